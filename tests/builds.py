@@ -22,6 +22,8 @@ from resources import datasets
 from resources.warehouse import Warehouse
 from resources.warehouse.database.connect import Connector
 from resources.warehouse.database.schema import search_internal
+from resources.warehouse.database.sql import transaction
+from resources.warehouse.views.lake import make_views, sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -179,6 +181,16 @@ def looking(warehouse: Warehouse) -> Iterator[duckdb.DuckDBPyConnection]:
         connection = stack.enter_context(instance.cursor())
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute("SET search_path = 'warehouse.internal,warehouse.main'")
+        yield connection
+
+
+@contextlib.contextmanager
+def shown(warehouse: Warehouse) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The build file with the views of a publication now, without the time that the file takes."""
+    with warehouse._connector.build("look") as connection:
+        with transaction(connection):
+            make_views(connection, sources(connection, warehouse._lake_root))
+        connection.execute("SET search_path = 'main'")
         yield connection
 
 

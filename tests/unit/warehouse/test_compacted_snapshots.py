@@ -21,8 +21,8 @@ from resources.lake import LakeError, Layout
 from resources.warehouse import LakeFileError, Warehouse
 from resources.warehouse.compaction.plan import VersionMerge
 from resources.warehouse.database.connect import answer
-from resources.warehouse.views.lake import make_views, sources
-from tests.builds import looking
+from resources.warehouse.views.lake import sources
+from tests.builds import looking, shown
 
 VIEWS = ("snapshot_articles", "article_bodies")
 #: What `articles` is made of, and what it was.
@@ -87,13 +87,9 @@ def first_version(made, *hours):
 
 
 def content(warehouse, *more):
-    """What a publication would show of the lake now, without the time that it takes."""
-    with warehouse._connector.build("look") as connection:
-        connection.execute("BEGIN")
-        make_views(connection, sources(connection, warehouse._lake_root))
-        found = {what: connection.execute(f"SELECT * FROM {what} ORDER BY ALL").fetchall() for what in (*VIEWS, *more)}
-        connection.execute("ROLLBACK")
-    return found
+    """What a publication would show of the lake now."""
+    with shown(warehouse) as connection:
+        return {what: answer(connection, f"SELECT * FROM {what} ORDER BY ALL") for what in (*VIEWS, *more)}
 
 
 def names(warehouse):

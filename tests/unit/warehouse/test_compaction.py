@@ -33,7 +33,7 @@ from resources.lake_files import CompactedFile
 from resources.warehouse import LakeFileError, Warehouse, WarehouseBusyError
 from resources.warehouse.compaction.plan import SPANS, Unit, merges
 from resources.warehouse.database.connect import answer
-from tests.builds import NO_BAR, looking
+from tests.builds import NO_BAR, looking, shown
 
 PROJECTS = ("dewiki", "enwiki")
 ROOT = Path(__file__).parents[3]
@@ -77,9 +77,8 @@ def load(made, hours, edition=0, **more):
 
 
 def content(warehouse):
-    """What analysts see."""
-    warehouse.publish()
-    with warehouse._connector.published() as connection:
+    """What analysts would see."""
+    with shown(warehouse) as connection:
         return {
             what: answer(connection, f"SELECT * FROM {what} ORDER BY ALL")
             for what in ("article_bodies", "articles", "article_changes")
@@ -93,8 +92,9 @@ def first_hours(made, count):
 
 
 def names(warehouse):
-    """The lake files that the published file reads bodies from."""
-    [(text,)] = warehouse.sql("SELECT sql FROM duckdb_views() WHERE view_name = 'lake_article_bodies'").rows
+    """The lake files that a published file would read bodies from."""
+    with shown(warehouse) as connection:
+        [(text,)] = answer(connection, "SELECT sql FROM duckdb_views() WHERE view_name = 'lake_article_bodies'")
     return [one for one in text.split("'") if one.startswith("/") and one.endswith(".parquet")]
 
 
@@ -126,6 +126,7 @@ def test_a_day_becomes_one_file_with_the_same_rows_in_all_columns(mirror, again)
         assert found == sorted(found)
         assert len(pq.read_schema(bodies)) == len(keys) + 2
     assert compact(mirror, 0) == []
+    mirror.warehouse.publish()
     found = mirror.warehouse.sql("SELECT name, wikitext FROM article_text('enwiki', 'Page_3')").rows
     assert found == [("Page 3", "3 0 0")]
 
@@ -163,7 +164,6 @@ def test_bodies_of_months_lie_in_larger_row_groups(mirror, again, monkeypatch):
         load(mirror, hours)
         done, *_ = compact(mirror, days)
         assert done.merge.span.name not in found
-        mirror.warehouse.publish()
         [path] = names(mirror.warehouse)
         with pq.ParquetFile(path) as file:
             found[done.merge.span.name] = (file.metadata.num_row_groups, file.metadata.num_rows)
@@ -222,7 +222,6 @@ def test_what_a_compacted_file_held_that_is_gone_comes_back_when_its_hours_are_c
 ):
     before = again(mirror, first_hours, 2)
     assert len(compact(mirror)) == 1
-    mirror.warehouse.publish()
     [path] = names(mirror.warehouse)
     Path(path).unlink()
     assert content(mirror.warehouse)["article_bodies"] == []
@@ -240,7 +239,6 @@ def test_rows_of_a_dropped_project_are_left_out_of_compacted_files_at_once(mirro
     assert (mirror.warehouse.dropped_in("enwiki"), mirror.warehouse.dropped_in("dewiki")) == (1, 0)
     [done] = compact(mirror, 0)
     assert (done.read_files, mirror.warehouse.dropped_in("enwiki")) == (1, 0)
-    mirror.warehouse.publish()
     with duckdb.connect() as alone:
         [path] = names(mirror.warehouse)
         assert alone.execute(f"SELECT DISTINCT project_id FROM '{path}'").fetchall() == [("dewiki",)]
@@ -386,6 +384,7 @@ def test_another_duckdb_reads_compacted_files(mirror, again):
     compact(mirror)
     load(mirror, [1], 1)  # some rows of the file are passed over
     bodies = content(mirror.warehouse)["article_bodies"]
+    mirror.warehouse.publish()
     program = "import duckdb, sys; print(*duckdb.connect(sys.argv[1], read_only=True).execute(sys.argv[2]).fetchone())"
     query = "SELECT (SELECT count(html) FROM article_bodies), (SELECT wikitext FROM article_text('enwiki', 'Page_3'))"
     command = [sys.executable, "-c", NO_BAR + program, str(mirror.data / "warehouse.duckdb"), query]

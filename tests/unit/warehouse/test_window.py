@@ -21,7 +21,7 @@ from resources.engine import Engine
 from resources.errors import MirrorError
 from resources.lake import Layout
 from resources.warehouse import LakeFileError, Warehouse
-from tests.builds import OpenWarehouse, lay, looking
+from tests.builds import OpenWarehouse, lay, looking, shown
 
 PROJECTS = ("dewiki", "enwiki")
 ASKED = (
@@ -98,10 +98,9 @@ def move(made, hour):
 
 
 def content(warehouse, asked=ASKED[:2]):
-    """What analysts see."""
-    warehouse.publish()
+    """What analysts would see."""
     found = {}
-    with warehouse._connector.published() as connection:
+    with shown(warehouse) as connection:
         for what in asked:
             with contextlib.suppress(duckdb.InvalidInputException):  # a project of which nothing is left
                 found[what] = connection.sql(f"SELECT * FROM {what} ORDER BY ALL").to_arrow_table()
@@ -190,11 +189,11 @@ def audits(made):
 
 
 def cold_files(warehouse):
-    """The compacted files that the published `article_changes` reads."""
-    found = warehouse.sql("SELECT sql FROM duckdb_views() WHERE view_name = 'lake_article_changes'").rows
-    return [
-        Path(one) for (text,) in found for one in text.split("'") if one.startswith("/") and one.endswith(".parquet")
-    ]
+    """The compacted files that a published `article_changes` would read."""
+    with shown(warehouse) as connection:
+        query = "SELECT sql FROM duckdb_views() WHERE view_name = 'lake_article_changes'"
+        words = [one for (text,) in connection.execute(query).fetchall() for one in text.split("'")]
+    return [Path(one) for one in words if one.startswith("/") and one.endswith(".parquet")]
 
 
 def test_an_hour_that_is_loaded_again_is_held_until_articles_and_a_compaction_have_taken_it_in(mirror, again):
@@ -241,9 +240,9 @@ def test_without_its_file_an_hour_is_missed_loudly_and_comes_back_by_loading_it_
 ):
     again(mirror, compacted_hours, 3)
     move(mirror, 2)
-    mirror.warehouse.publish()
     [path] = cold_files(mirror.warehouse)
     path.unlink()
+    mirror.warehouse.publish()
     found = content(mirror.warehouse, ["article_changes"])
     assert set(found["article_changes"]["batch_hour"].to_pylist()) == {mirror.lake.hour(2)}
     assert "older hours of article_changes" in caplog.text
@@ -288,6 +287,7 @@ def test_a_plain_client_of_any_version_reads_them_under_any_name(mirror, again, 
     move(mirror, 2)
     load(mirror, [1], 1, projects=PROJECTS[1:])
     found = content(mirror.warehouse, ("article_changes", "most_edited"))
+    mirror.warehouse.publish()
     program = """
         with duckdb.connect() as c:
             c.execute(f"ATTACH '{path}' AS w (READ_ONLY)")

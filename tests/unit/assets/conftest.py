@@ -157,11 +157,7 @@ class Bench:
             min_free_gb=min_free_gb,
             publish_every=None if publish_minutes is None else timedelta(minutes=publish_minutes),
         )
-        return {
-            "enterprise": OnClock(settings),
-            "lake": ConfiguredLake(settings),
-            "warehouse": OfWarehouse(settings),
-        }
+        return {"enterprise": OnClock(settings), "lake": ConfiguredLake(settings), "warehouse": OfWarehouse(settings)}
 
     def run(self, *projects: str, min_free_gb: float = 0.0) -> HourlyRun:
         """A run over hours that nothing was done of."""

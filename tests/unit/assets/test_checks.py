@@ -137,11 +137,7 @@ def test_a_field_without_a_column_is_told_once_with_its_count(bench):
 @pytest.mark.parametrize(
     ("statement", "wrong", "sentence"),
     [
-        (
-            "DELETE FROM article_changes WHERE article_id = 1",
-            "loaded_whole",
-            f"1 row instead of 2. {REBUILD}",
-        ),
+        ("DELETE FROM article_changes WHERE article_id = 1", "loaded_whole", f"1 row instead of 2. {REBUILD}"),
         (
             "UPDATE article_changes SET event_id = 'enwiki-1', name = 'Page 1'",
             "unique_key",

@@ -158,8 +158,7 @@ def test_a_full_disk_keeps_what_is_complete(data, tmp_path, monkeypatch):
             take(data, to)
         assert backups.completed(to) == [first]
         with pytest.raises(
-            BackupDiskFullError,
-            match=r"The copied files are kept\. Free some disk space, then run the command again\.",
+            BackupDiskFullError, match=r"The copied files are kept\. Free some disk space, then run the command again\."
         ):
             restore(first, tmp_path / "restored")
     assert take(data, to).backup.file_count == 6

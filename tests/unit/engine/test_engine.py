@@ -79,11 +79,7 @@ def test_lines_are_told_at_the_start_now_and_then_and_at_the_end():
     task.advance(1_000_000)  # one second after the start: too soon for a line
     task.advance(1_000_000)
     task.finish()
-    assert lines == [
-        "download: 4.0 MB",
-        "download: 50%, 2.0 MB of 4.0 MB",
-        "download: 2.0 MB in 7.0 s",
-    ]
+    assert lines == ["download: 4.0 MB", "download: 50%, 2.0 MB of 4.0 MB", "download: 2.0 MB in 7.0 s"]
 
 
 @pytest.mark.parametrize(

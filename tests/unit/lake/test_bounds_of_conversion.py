@@ -221,10 +221,7 @@ def test_no_more_is_made_ahead_of_the_consumer_than_there_is_room_for():
         return number, len(asked)
 
     shared = threading.BoundedSemaphore(room)
-    with (
-        ThreadPoolExecutor(2) as pool,
-        EncodedBlocks(blocks(), pool, work, shared) as pieces,
-    ):
+    with ThreadPoolExecutor(2) as pool, EncodedBlocks(blocks(), pool, work, shared) as pieces:
         made = list(pieces)
     assert [number for number, _ in made] == list(range(50))
     assert made[0][1] <= room

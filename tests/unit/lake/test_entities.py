@@ -152,10 +152,7 @@ def test_a_delete_has_no_entity_and_a_statement_with_a_key_twice_is_rejected(how
     empty = START.replace("Q42", "") + "}"
     rows = read(gone, twice, empty)
     assert rows.batch["change_type"].to_pylist() == ["delete"]
-    assert [reject.reason for reject in rows.rejects] == [
-        "The key P1 appears twice in one object.",
-        "name is empty.",
-    ]
+    assert [reject.reason for reject in rows.rejects] == ["The key P1 appears twice in one object.", "name is empty."]
 
 
 def test_an_entity_of_five_megabytes_and_400_languages_is_a_row(how):

@@ -13,14 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from resources.datasets import ARTICLE_CHANGES, named
-from resources.lake import (
-    CompactionJob,
-    Converter,
-    Layout,
-    compact,
-    convert_list,
-    find_conversion,
-)
+from resources.lake import CompactionJob, Converter, Layout, compact, convert_list, find_conversion
 from resources.lake.rejects import RAW_BYTES_MAX, whole_line
 from resources.lake_files import CompactionSource
 from resources.storage import Storage

@@ -100,27 +100,27 @@ def test_what_is_damaged_is_left_out_and_named(lake, warehouse, caplog, form):
     assert warehouse.sql("SELECT count(*) FROM article_bodies").rows == [(3,)]
 
 
-@pytest.mark.parametrize(
-    "name", ["../victim/x.parquet", "{data}/victim/x.parquet", "*/*/*/x.parquet", "article_changes/[d]/x.parquet"]
-)
-def test_a_ledger_that_names_other_files_shows_none_of_them(lake, warehouse, name):
-    path = fill(lake, warehouse)[0].path
-    name = name.format(data=warehouse.data.resolve())
-    victim = warehouse.data / "lake" / name
-    victim.parent.mkdir(parents=True)
-    victim.write_bytes(path.read_bytes())
-    own = path.relative_to(warehouse.data / "lake").as_posix()
-    with duckdb.connect(warehouse.build_path) as connection:
-        connection.execute("UPDATE loads SET lake_path = ? WHERE lake_path = ?", [name, own])
+def test_a_ledger_that_names_other_files_shows_none_of_them(lake, warehouse):
+    files = fill(lake, warehouse, 6)
+    names = ["../victim/x.parquet", f"{warehouse.data.resolve()}/victim/y.parquet", "*/*/*/x.parquet"]
+    names.append("article_changes/[d]/x.parquet")
+    for file, name in zip(files, names, strict=False):
+        victim = warehouse.data / "lake" / name
+        victim.parent.mkdir(parents=True, exist_ok=True)
+        victim.write_bytes(file.path.read_bytes())
+        own = file.path.relative_to(warehouse.data / "lake").as_posix()
+        with duckdb.connect(warehouse.build_path) as connection:
+            connection.execute("UPDATE loads SET lake_path = ? WHERE lake_path = ?", [name, own])
     made = warehouse.publish()
-    assert [str(file) for file in made.faulty_lake_files] == [f"{name} is not the name of a lake file"]
-    assert warehouse.sql("SELECT wikitext FROM article_bodies ORDER BY 1").rows == [("text 1",), ("text 2",)]
-    # what repairs it leaves the file alone
+    found = {str(file) for file in made.faulty_lake_files}
+    assert found == {f"{name} is not the name of a lake file" for name in names}
+    assert warehouse.sql("SELECT wikitext FROM article_bodies ORDER BY 1").rows == [("text 4",), ("text 5",)]
+    # what repairs it leaves the files alone
     layout = Layout(warehouse.data)
     done = Repair(layout, warehouse, None, None, lambda _: frozenset()).run(warehouse.faulty_lake_files())
-    assert done.replaced == []
-    assert len(done.failed) == 1
-    assert victim.read_bytes() == path.read_bytes()
+    assert (done.replaced, len(done.failed)) == ([], len(names))
+    for file, name in zip(files, names, strict=False):
+        assert (warehouse.data / "lake" / name).read_bytes() == file.path.read_bytes()
 
 
 def test_a_ledger_that_names_other_files_of_a_snapshot_has_none_of_them_read(lake, warehouse):

@@ -12,6 +12,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.builds import lay
+
 PROGRAM = Path(__file__).with_name("killing.py")
 ROOT = Path(__file__).parents[3]
 
@@ -73,8 +75,7 @@ def content(warehouse):
 def test_killed_before_statements_and_at_random_moments_and_run_again(
     data, lake, warehouse, make, step, kills, seed, record_property
 ):
-    data.mkdir(exist_ok=True)
-    pickled = data.parent / "editions.pickle"
+    pickled = lay(data).parent / "editions.pickle"
     pickled.write_bytes(pickle.dumps(editions(lake)))
     told = subprocess.run(
         [sys.executable, str(PROGRAM), str(data), str(pickled), str(step), str(kills), str(seed)],

@@ -5,29 +5,55 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
+import duckdb
 import pytest
 
 from resources.tables import MACROS
 from resources.tables.views import ACTIVITY
 from resources.warehouse import QueryError
+from resources.warehouse.database.connect import answer
+from tests.builds import shown
 
 
 @pytest.fixture
-def ask(lake, warehouse):
-    """`ask(query, hours=[rows, ...], snapshots=[rows, ...])`: loads, applies, publishes, and answers."""
+def ask(load, warehouse):
+    """`ask(query, hours=[rows, ...], snapshots=[rows, ...])`: loads, applies, and answers as if it were published."""
 
-    def answer(query, hours=(), snapshots=(), parameters=()):
+    def answered(query, hours=(), snapshots=(), parameters=()):
+        load(hours, snapshots)
+        if hours or snapshots:
+            warehouse.apply_changes()
+        with shown(warehouse) as connection:
+            return answer(connection, query, parameters)
+
+    return answered
+
+
+@pytest.fixture
+def load(lake, warehouse):
+    """`load(hours=[rows, ...], snapshots=[rows, ...])`."""
+
+    def loaded(hours=(), snapshots=()):
         for number, rows in enumerate(hours):
             warehouse.load_hour(lake.hour(number), [lake.file(number, rows)])
         for rows in snapshots:
             warehouse.load_snapshot(lake.snapshot([rows]))
+
+    return loaded
+
+
+@pytest.fixture
+def publish(load, warehouse):
+    """`publish(hours, snapshots)`: loads and publishes."""
+
+    def published(*rows):
+        load(*rows)
         warehouse.publish()
-        return warehouse.sql(query, parameters).rows
 
-    return answer
+    return published
 
 
-def test_pages_at_moments(lake, ask, warehouse):
+def test_pages_at_moments(lake, publish, warehouse):
     hours = [
         [lake.change(1, "A", 5, abstract="a5"), lake.change(2, "B", 10), lake.change(1, "A", 50, abstract="a50")],
         [lake.change(1, "C", 70, event_id="m"), lake.change(1, "A", 70, "delete", event_id="m")],
@@ -38,7 +64,7 @@ def test_pages_at_moments(lake, ask, warehouse):
     def pages(minute):
         return warehouse.sql(at, [lake.hour(0) + timedelta(minutes=minute)]).rows
 
-    ask("SELECT 1", hours)
+    publish(hours)
     assert pages(5) == []
     assert pages(6) == [(1, "A")]
     assert pages(60) == [(1, "A"), (2, "B")]
@@ -57,7 +83,7 @@ def test_pages_at_moments(lake, ask, warehouse):
     assert warehouse.sql(everything).rows == []
 
 
-def test_pages_at_a_moment_stand_on_the_newest_snapshot_that_was_whole_by_then(lake, ask, warehouse):
+def test_pages_at_a_moment_stand_on_the_newest_snapshot_that_was_whole_by_then(lake, publish, warehouse):
     snapshots = [
         [lake.change(1, "A", 20, abstract="first"), lake.change(2, "Gap", 10)],
         [lake.change(1, "A", 100, abstract="second"), lake.change(3, "C", 150, abstract="third")],
@@ -67,7 +93,7 @@ def test_pages_at_a_moment_stand_on_the_newest_snapshot_that_was_whole_by_then(l
     def pages(minute):
         return warehouse.sql(at, [lake.hour(0) + timedelta(minutes=minute)]).rows
 
-    ask("SELECT 1", [[lake.change(7, "Known from its hour alone", 15)]], snapshots)
+    publish([[lake.change(7, "Known from its hour alone", 15)]], snapshots)
     assert pages(16) == [(7, None)]
     assert pages(30) == [(1, "first"), (2, None), (7, None)]
     # at 145 the second snapshot's boundary (140) has passed, but page 3 as it was before 150 is not in it
@@ -85,8 +111,10 @@ def test_pages_at_a_moment_stand_on_the_newest_snapshot_that_was_whole_by_then(l
     )
 
 
-def test_a_moment_before_all_pages_are_known_is_an_error_that_names_the_first_one_that_is_exact(lake, ask, warehouse):
-    ask("SELECT 1", [[lake.change(7, "Known from its hour alone", 15)]], [[lake.change(1, "A", 20)]])
+def test_a_moment_before_all_pages_are_known_is_an_error_that_names_the_first_one_that_is_exact(
+    lake, publish, warehouse
+):
+    publish([[lake.change(7, "Known from its hour alone", 15)]], [[lake.change(1, "A", 20)]])
     (state,) = warehouse.project_states()
     assert state.exact_from_at == lake.hour(0) + timedelta(minutes=20, microseconds=1)
     early = state.exact_from_at - timedelta(microseconds=1)
@@ -104,8 +132,8 @@ def test_a_moment_before_all_pages_are_known_is_an_error_that_names_the_first_on
         warehouse.sql("FROM articles_at(NULL)")
 
 
-def test_one_project_without_a_snapshot_makes_the_pages_of_all_inexact_and_no_other(lake, ask, warehouse):
-    ask("SELECT 1", [[lake.change(7, "B", 15)]], [[lake.change(1, "A", 20)]])
+def test_one_project_without_a_snapshot_makes_the_pages_of_all_inexact_and_no_other(lake, publish, warehouse):
+    publish([[lake.change(7, "B", 15)]], [[lake.change(1, "A", 20)]])
     for number in range(6):
         warehouse.load_hour(lake.hour(1), [lake.file(1, [lake.change(9, "C", 61)], "frwiki", number)])
     warehouse.publish()
@@ -123,7 +151,7 @@ def test_one_project_without_a_snapshot_makes_the_pages_of_all_inexact_and_no_ot
     assert len(warehouse.sql("FROM articles_at(?, inexact := true)", [at]).rows) == 8 - 5
 
 
-def test_history_of_a_page_by_title_and_by_id(lake, ask, warehouse):
+def test_history_of_a_page_by_title_and_by_id(lake, ask):
     twice = lake.change(1, "A_b", 59, version_id=7, event_id="twice")
     hours = [
         [lake.change(1, "A b", 5, version_id=5), twice],
@@ -134,17 +162,17 @@ def test_history_of_a_page_by_title_and_by_id(lake, ask, warehouse):
     query = "SELECT article_id, version_id, change_type FROM article_history('enwiki', {})"
     whole = [(1, 4, "update"), (1, 5, "update"), (1, 7, "update"), (1, 8, "update"), (1, 1070, "delete")]
     assert ask(query.format(1), hours, [base]) == whole
-    assert warehouse.sql(query.format("'A b'")).rows == [*whole, (9, 9, "update")]
-    assert warehouse.sql(query.format("'C'")).rows == whole
-    assert warehouse.sql(query.format("'1'")).rows == []
+    assert ask(query.format("'A b'")) == [*whole, (9, 9, "update")]
+    assert ask(query.format("'C'")) == whole
+    assert ask(query.format("'1'")) == []
 
 
-def test_changes_between_moments_count_once(lake, ask, warehouse):
+def test_changes_between_moments_count_once(lake, ask):
     twice = lake.change(1, "A", 61, event_id="e")
     query = "SELECT article_id, batch_hour FROM changes_between('2026-11-01 00:10:00+00', '2026-11-01 01:02:00+00')"
     found = ask(query, [[lake.change(3, "C", 9), lake.change(2, "B", 10), twice], [twice, lake.change(4, "D", 62)]])
     assert found == [(2, lake.hour(0)), (1, lake.hour(0))]
-    assert warehouse.sql("SELECT count(*) FROM distinct_changes").rows == [(4,)]
+    assert ask("SELECT count(*) FROM distinct_changes") == [(4,)]
 
 
 def test_activity_per_hour_and_project(lake, ask):
@@ -194,14 +222,14 @@ def test_most_edited(lake, ask):
     assert ask(query, [edits, edits[:1]]) == [("Z", 3, 2, 0, True), ("B", 1, 1, 1, False)]
 
 
-def test_newest_and_breaking_news(lake, ask, warehouse):
+def test_newest_and_breaking_news(lake, ask):
     rows = [
         lake.change(1, "A", 5, created_at=lake.hour(0)),
         lake.change(2, "B", 4, created_at=lake.hour(1), is_breaking_news=True),
         lake.change(3, "C", 6),
     ]
     assert ask("SELECT name FROM newest_articles", [rows]) == [("B",), ("A",)]
-    assert warehouse.sql("SELECT name FROM breaking_news").rows == [("B",)]
+    assert ask("SELECT name FROM breaking_news") == [("B",)]
 
 
 def test_deleted_articles_are_those_that_are_gone_and_not_those_that_moved_or_came_back(lake, ask):
@@ -225,7 +253,7 @@ def test_deleted_articles_are_those_that_are_gone_and_not_those_that_moved_or_ca
     ]
 
 
-def test_likely_reverted_and_vandalism_candidates(lake, ask, warehouse):
+def test_likely_reverted_and_vandalism_candidates(lake, ask):
     def edit(page, **more):
         return lake.change(page, f"P{page}", page, **({"version_comment": "why", "editor_edit_count": 100} | more))
 
@@ -239,10 +267,10 @@ def test_likely_reverted_and_vandalism_candidates(lake, ask, warehouse):
     ]
     assert ask("SELECT name FROM likely_reverted", [rows, rows[:1]]) == [("P2",), ("P1",)]
     found = "SELECT name, sign_count, added_character_count FROM vandalism_candidates"
-    assert warehouse.sql(found).rows == [("P4", 3, -990), ("P1", 2, None)]
+    assert ask(found) == [("P4", 3, -990), ("P1", 2, None)]
 
 
-def test_categories_templates_and_titles(lake, ask, warehouse):
+def test_categories_templates_and_titles(lake, ask):
     rows = [
         lake.change(
             1,
@@ -261,8 +289,8 @@ def test_categories_templates_and_titles(lake, ask, warehouse):
     assert ask("SELECT name, category_name, category_url FROM article_categories", [rows]) == [
         ("New York", "Category:X", "u")
     ]
-    assert warehouse.sql("SELECT article_id, template_name FROM article_templates").rows == [(1, "Template:T")]
-    assert warehouse.sql("SELECT title, name, is_redirect FROM titles ORDER BY ALL").rows == [
+    assert ask("SELECT article_id, template_name FROM article_templates") == [(1, "Template:T")]
+    assert ask("SELECT title, name, is_redirect FROM titles ORDER BY ALL") == [
         ("Big Apple", "New York", True),
         ("NYC", "New York", True),
         ("New York", "New York", False),
@@ -270,12 +298,12 @@ def test_categories_templates_and_titles(lake, ask, warehouse):
     ]
     find = "SELECT article_id FROM find_article('enwiki', ?)"
     for title, page in {"New_York": 1, "NYC": 1, "Big Apple": 1, "Taken": 2}.items():
-        assert warehouse.sql(find, [title]).rows == [(page,)]
-    assert warehouse.sql(find, ["Nowhere"]).rows == []
+        assert ask(find, parameters=[title]) == [(page,)]
+    assert ask(find, parameters=["Nowhere"]) == []
 
 
-def test_a_project_that_is_not_mirrored_is_an_error_whatever_is_asked(lake, ask, warehouse):
-    ask("SELECT 1", [[lake.change(1, "A", 1)]])
+def test_a_project_that_is_not_mirrored_is_an_error_whatever_is_asked(lake, publish, warehouse):
+    publish([[lake.change(1, "A", 1)]])
     said = r"The project enwki is not mirrored here\. The nearest name is enwiki\. SELECT DISTINCT"
     with warehouse.connect_published() as connection:
         for macro in (
@@ -295,21 +323,19 @@ def test_a_project_of_which_there_is_a_snapshot_alone_is_mirrored(lake, ask):
 
 
 def test_before_anything_is_loaded_there_is_no_nearest_project(ask):
-    with pytest.raises(QueryError, match=r"The project enwiki is not mirrored here\. SELECT DISTINCT"):
+    with pytest.raises(duckdb.Error, match=r"The project enwiki is not mirrored here\. SELECT DISTINCT"):
         ask("FROM find_article('enwiki', 'A')")
 
 
-def test_title_in_another_case_suggests_those_that_exist(lake, ask, warehouse):
+def test_title_in_another_case_suggests_those_that_exist(lake, publish, warehouse):
     redirects = [{"name": "The_Blue planet", "url": None}]
     rows = [lake.change(1, "Earth", 1, redirects=redirects), lake.change(2, "EARTH", 2), lake.change(3, "Gone", 3)]
-    assert ask("FROM find_article('enwiki', 'Moon')", [[*rows, lake.change(3, "Gone", 4, "delete")]]) == []
+    publish([[*rows, lake.change(3, "Gone", 4, "delete")]])
+    assert warehouse.sql("FROM find_article('enwiki', 'Moon')").rows == []
     for asked, found in [
         ("find_article('enwiki', 'earth')", "the title earth. Titles are case-sensitive. There is EARTH, Earth."),
         ("find_article('enwiki', 'the blue_Planet')", "There is The Blue planet."),
-        (
-            "article_history('enwiki', 'gone')",
-            "is known by the title gone. Titles are case-sensitive. There is Gone.",
-        ),
+        ("article_history('enwiki', 'gone')", "is known by the title gone. Titles are case-sensitive. There is Gone."),
     ]:
         with pytest.raises(QueryError, match=re.escape(found)):
             warehouse.sql(f"SELECT count(*) FROM {asked}")
@@ -328,9 +354,9 @@ def test_queries_with_parameters_are_described(ask):
     assert found == sorted((macro.name, list(macro.parameters), macro.description) for macro in MACROS)
 
 
-def test_plain_client_asks_from_anywhere(lake, ask, warehouse, elsewhere):
+def test_plain_client_asks_from_anywhere(lake, publish, warehouse, elsewhere):
     """Opened directly; attached under another name, where queries with parameters want a `USE`."""
-    ask("SELECT 1", [[lake.change(1, "A", 1, html="x")]], [[lake.change(2, "B", 30)]])
+    publish([[lake.change(1, "A", 1, html="x")]], [[lake.change(2, "B", 30)]])
     told = elsewhere(
         """
         at = "SELECT count(*) FROM articles_at('2026-11-02', inexact := true)"

@@ -13,7 +13,7 @@ import duckdb
 import pytest
 
 from resources.warehouse import Warehouse, WarehouseBusyError, WarehouseDamagedError
-from tests.builds import NO_BAR, lay, looking
+from tests.builds import NO_BAR, close_all, lay, looking
 
 WIDE = "SELECT count(*), bit_xor(hash(t)), sum(hash(COLUMNS('^c.*'))) FROM wide AS t"
 ROWS = "SELECT name FROM articles ORDER BY ALL"
@@ -42,11 +42,6 @@ with duckdb.connect(sys.argv[1]):
 def load(warehouse, lake, hour, name):
     warehouse.load_hour(lake.hour(hour), [lake.file(hour, [lake.change(hour + 1, name, 60 * hour + 1)])])
     warehouse.apply_changes()
-
-
-@pytest.fixture
-def warehouse(closing_warehouse):
-    return closing_warehouse
 
 
 @pytest.fixture(scope="module")
@@ -181,6 +176,7 @@ def test_dataset_that_was_declared_since_is_no_other_version(published):
     with published._connector.build("age it") as connection:
         connection.execute("DROP TABLE main.rejects; CREATE TABLE main.of_another_project (a INTEGER)")
         connection.execute("UPDATE internal.meta SET schema_version = 'of fewer datasets'")
+    close_all()
     assert published.is_complete()
     with looking(published) as connection:
         assert connection.execute("SELECT count(*) FROM rejects, of_another_project").fetchall() == [(0,)]

@@ -229,11 +229,7 @@ def tell(context: dg.AssetExecutionContext, keys: Iterable[dg.AssetKey], partiti
 
 
 def failed_hours(failed: Mapping[datetime, Exception], total: int, what: str = "") -> dg.Failure:
-    """Return the Dagster failure for a run, with the failed hours and their reasons.
-
-    Hours that share a reason are listed together. The run's other hours are committed. `what` is a prefix with the
-    dataset's name, or an empty string.
-    """
+    """Return the Dagster failure for a run, with the failed hours by reason. `what` is a prefix for the message."""
     alike: dict[str, list[datetime]] = {}
     for hour, error in sorted(failed.items()):
         alike.setdefault(sentence(error), []).append(hour)

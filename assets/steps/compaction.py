@@ -76,9 +76,8 @@ def compact_lake(
 ) -> list[Compacted | Moved]:
     """Compact every pending window and snapshot. Readers see the result after the next publication.
 
-    At least `min_free_gb` GB of disk space remain free. Without `compactor`, steps run sequentially within
-    `memory_bytes`. With `compactor`, each remote worker rewrites one step at a time, and this process commits the
-    results. Then, changes in compacted months are removed from the DuckDB files.
+    Without `compactor`, steps run sequentially within `memory_bytes`. With `compactor`, each remote worker rewrites one
+    step at a time, and this process commits the results. Then, changes in compacted months leave the DuckDB files.
 
     Raises:
         WarehouseBusyError: Another process is compacting. Nothing was done.

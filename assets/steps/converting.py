@@ -58,12 +58,8 @@ def attempts(
 ) -> list[Outcome[Archive, ConvertedFile]]:
     """Convert the archives and return, in the same order, a Parquet file or the error for each archive.
 
-    Existing conversions are reused. Progress reports show `name`. With `again`, existing files are compared with their
-    checksums. Damaged files are replaced and marked as `converted`.
-
-    Raises:
-        EngineError: The remote workers cannot be used.
-        ConversionError: `again` is set, but the workers are remote. Nothing was done.
+    Existing conversions are reused. Progress reports show `name`. With `again`, which remote workers do not support,
+    existing files are compared with their checksums. Damaged files are replaced and marked as `converted`.
     """
     kept, longest = frozenset(bodies), converter.record_bytes_max
     if again and isinstance(converter, RemoteConverter):

@@ -254,12 +254,8 @@ class ServiceFiles:
         `Hours.download` and `Snapshots.download` resume across calls and fetch large files over several connections. A
         download costs at most one quota unit, plus one unit for each additional signed URL.
 
-        Returns:
-            The downloaded file's record.
-
-        Raises:
-            IntegrityError: The written bytes do not match the MD5 in the record.
-            EnterpriseError: The download failed, or an error listed for `head` occurred.
+        Returns the downloaded file's record. Raises IntegrityError if the bytes do not match the MD5 in the record, or
+        another EnterpriseError (see `head`).
         """
         record, source = self._source(path)
         for piece in self._downloader.pieces(source):

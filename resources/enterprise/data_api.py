@@ -18,9 +18,10 @@ from urllib.parse import urlencode, urljoin, urlsplit
 
 from pydantic import TypeAdapter
 
+from resources import files
 from resources.enterprise import endpoints, errors, models
 from resources.enterprise.account.authenticator import Authenticator
-from resources.enterprise.download.archived import Sidecar, land_listing
+from resources.enterprise.download.archived import Sidecar
 from resources.enterprise.download.object_reader import Source
 from resources.enterprise.endpoints import Service, is_web_address
 from resources.enterprise.http.answers import Answer, BrokenAnswer
@@ -280,4 +281,13 @@ class Lists:
 
     def land(self, listing: Listing[Any], target: StrPath) -> Sidecar:
         """Store a list's original bytes and a sidecar. An existing file is replaced atomically."""
-        return land_listing(listing, Path(target))
+        sidecar = Sidecar(
+            identifier=listing.url_path.removeprefix("/v2/"),
+            version=files.md5(listing.raw),
+            size_bytes=len(listing.raw),
+            url_path=listing.url_path,
+            fetched_at=listing.fetched_at,
+        )
+        sidecar.write(target)
+        files.write(Path(target), listing.raw)
+        return sidecar

@@ -132,9 +132,8 @@ class Endpoint:
     """An endpoint that responds with records.
 
     Attributes:
-        role: Content of the response, named after the returned objects.
-        path: Path with placeholders, for example `/v2/snapshots/{identifier}/chunks`. `{hour}` represents a date and an
-            hour.
+        role: Content of the response.
+        path: Path with placeholders, for example `/v2/snapshots/{identifier}/chunks`. `{hour}` is a date and an hour.
         kind: Kind of endpoint, which determines the supported query parameters.
         dataset: Dataset of the returned records, or None if they belong to no dataset.
         quota: `get-user` counter that a request uses, or None if requests are free.

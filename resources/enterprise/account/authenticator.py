@@ -195,8 +195,7 @@ class Authenticator:
         starts a new session.
 
         Raises:
-            AuthenticationError: The new password breaks the rules, or the session has expired and the old password is
-                unknown.
+            AuthenticationError: The new password breaks the rules, or a login needs the unknown old password.
             InvalidRequest: The service does not require a new password. The account is logged in.
         """
         username = self._need_username()

@@ -3,8 +3,7 @@
 The file also stores the session of an unanswered challenge.
 
 Source: the service's authentication rules. An access token is valid for a day. A refresh token is valid for 90 days
-after the login and for at most 90 refreshes. Lifetimes are measured by this machine's clock, so they do not depend on
-the service's clock.
+after the login and for at most 90 refreshes. Lifetimes are measured by this machine's clock.
 """
 
 from __future__ import annotations

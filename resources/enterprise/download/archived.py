@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from pydantic import BaseModel, Field, NonNegativeInt, TypeAdapter, ValidationError
 
@@ -55,19 +55,6 @@ class Sidecar:
 
 
 _SIDECAR: Final = TypeAdapter(Sidecar)
-
-
-def land_listing(listing: Listing[Any], target: Path) -> Sidecar:
-    sidecar = Sidecar(
-        identifier=listing.url_path.removeprefix("/v2/"),
-        version=files.md5(listing.raw),
-        size_bytes=len(listing.raw),
-        url_path=listing.url_path,
-        fetched_at=listing.fetched_at,
-    )
-    sidecar.write(target)
-    files.write(target, listing.raw)
-    return sidecar
 
 
 def read_listing(path: files.StrPath) -> Listing[Batch]:
@@ -200,7 +187,7 @@ class Part(ObjectState):
     def __init__(self, target: Path, descriptor: int) -> None:
         super().__init__()
         self._target = target
-        self._path = _part(target)
+        self.path = _part(target)
         self._json = _part_json(target)
         self._descriptor = descriptor
         self._progress: int | None = None
@@ -233,10 +220,6 @@ class Part(ObjectState):
         return 0 if found is None or found.version != version else sum(done for _, _, done in found.ranges)
 
     @property
-    def folder(self) -> Path:
-        return self._target.parent
-
-    @property
     def is_complete(self) -> bool:
         return self.size is not None and bool(self.segments) and all(s.remaining == 0 for s in self.segments)
 
@@ -267,20 +250,17 @@ class Part(ObjectState):
         self.version = self.etag = self.size = None
         self.segments = []
 
-    def digest(self) -> str:
-        return files.md5_of(self._path)
-
     def length(self) -> int:
         return os.fstat(self._descriptor).st_size
 
     def land(self, target: Path) -> None:
         """Durably rename the file to its final name."""
-        files.put(self._path, target)
+        files.put(self.path, target)
         self._end()
 
     def remove(self) -> None:
         self._end()
-        self._path.unlink(missing_ok=True)
+        self.path.unlink(missing_ok=True)
 
     def _end(self) -> None:
         self._ended = True

@@ -179,7 +179,7 @@ class Downloader:
         finally:
             task.requests += transfer.request_count
             task.units += transfer.request_count
-        return part.digest()
+        return files.md5_of(part.path)
 
     def _present(self, task: _Task) -> Download | None:
         """Return the complete file, or None if its bytes are missing or different."""

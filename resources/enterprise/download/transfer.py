@@ -133,7 +133,7 @@ class Transfer(ObjectReader):
 
     def _need_room(self, missing: int) -> None:
         """Raise DiskFull if the disk has too little space for this many bytes and the reserve."""
-        free = shutil.disk_usage(self._part.folder).free
+        free = shutil.disk_usage(self._part.path.parent).free
         if (floor := self._limits.keep_free_bytes) and missing + floor > free:
             raise OSError(
                 errno.ENOSPC, f"{missing:,} bytes are missing, but {free:,} are free, and {floor:,} must stay free"

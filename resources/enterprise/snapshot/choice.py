@@ -44,10 +44,7 @@ def plan_snapshot(
     """Choose between one file and chunks, and plan the download. Sends no requests and changes no files.
 
     `chunks` can be in any order. A counter absent from `quotas` has no limit. `cores` is the number of cores that will
-    read the files.
-
-    Raises:
-        InvalidRequest: Chunks are required, but the service has no chunks that match the snapshot's record.
+    read the files. Raises InvalidRequest if chunks are required, but do not match the snapshot's record.
     """
     agree = {chunk.identifier for chunk in chunks} == set(snapshot.chunks)
     offered = snapshot.chunks if dataset.is_chunked else ()

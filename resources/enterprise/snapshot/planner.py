@@ -84,10 +84,7 @@ class Snapshots:
         """Plan a snapshot's download, as one file or in chunks, with its cost in quota units and bytes.
 
         Planning reads the records of the snapshot and its chunks, the account's counters, and the folder's contents.
-        The plan pins the versions. Planning uses no quota and changes nothing, so a plan also serves as a dry run.
-
-        Raises:
-            NotFound: The snapshot does not exist.
+        The plan pins the versions. Planning uses no quota and changes nothing. Raises NotFound for an unknown snapshot.
         """
         folder, options = Path(folder), options or FetchOptions()
         snapshot = self.record(identifier, dataset)
@@ -168,12 +165,9 @@ class Snapshots:
     ) -> tuple[Download, ...]:
         """Download all files of a plan, `workers` at a time, and confirm the set. Return the downloads in order.
 
-        If one file fails, the download continues with other files. The download stops if other files would fail for the
-        same reason: the snapshot was replaced, the quota is spent, or the disk is full. If all failures are temporary,
-        the failed files are retried once.
-
-        Raises:
-            EnterpriseError: Any error that `fetch` or `confirm` raises. Complete and partial files are retained.
+        If one file fails, the download continues with other files, unless they would fail for the same reason: the
+        snapshot was replaced, the quota is spent, or the disk is full. If all failures are temporary, the failed files
+        are retried once. Raises the errors of `fetch` and `confirm`. Complete and partial files are retained.
         """
         plan.check()
         done: dict[str, Download] = {}

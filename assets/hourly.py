@@ -55,10 +55,7 @@ def hourly_assets(dataset: Dataset, hours: dg.HourlyPartitionsDefinition) -> dg.
         warehouse: WarehouseResource,
         engine: EngineResource,
     ) -> Iterator[Any]:
-        """Archive, convert and load the run's hours.
-
-        If any hours fail, the run fails at the end with a list of these hours.
-        """
+        """Archive, convert and load the run's hours. If any hours fail, the run fails at the end and lists them."""
         config, selected = HourlyConfig.read(context), layers.own(context.selected_asset_keys)
         if config.convert_again and layers.warehouse_key(dataset) not in selected:
             raise dg.Failure(
@@ -189,10 +186,9 @@ def _log(
 
 
 def _leave_out(context: dg.AssetExecutionContext, run: HourlyRun) -> None:
-    """Report the hours that the service has already deleted.
+    """Report the hours that the service has already deleted, which are lost, and whose partitions fail.
 
-    A backfill cannot load hours from before the mirror began. These hours are materialized without files and rows,
-    because Dagster has no other partition state for them. All other deleted hours are lost, and their partitions fail.
+    Hours from before the mirror began are materialized without files, because Dagster has no other state for them.
     """
     began = oldest_hour(run.lake.layout.archive / run.dataset.archive)
     state = HourState.PAST_RETENTION.value

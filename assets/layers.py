@@ -217,9 +217,8 @@ def recent_hours(now: datetime) -> list[datetime]:
 def first_of_mirror(data: Path, now: datetime) -> datetime:
     """Return the oldest hour that the service retained when the data folder was first used.
 
-    A mirror's processes load the definitions at different times. A run fails in a process whose partitions begin after
-    the requested hours. Therefore, the first process records the hour in `state/first_hour.json`. If the folder is
-    absent, empty or not writable, the hour is computed from `now` and not recorded.
+    A run fails in a process whose partitions begin after the requested hours. Therefore, the first process records the
+    hour in `state/first_hour.json`. If the folder is absent, empty or not writable, the hour is computed from `now`.
     """
     path, hour = data / "state" / "first_hour.json", recent_hours(now)[0]
 

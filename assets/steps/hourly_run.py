@@ -216,8 +216,7 @@ class HourlyRun:
     def fail(self, hour: datetime, error: Exception) -> None:
         """Record the reason for a failed hour in the run and in the coverage.
 
-        Unknown names are not recorded in the coverage, because they are not part of the mirror. While the warehouse is
-        unavailable, the coverage is not updated, because each hour would wait for the warehouse.
+        Unknown names are not part of the mirror. While the warehouse is unavailable, each hour would wait for it.
         """
         self.is_warehouse_unavailable |= unavailable(error) == "warehouse"
         if isinstance(error, errors.RetentionPassed):

@@ -233,9 +233,7 @@ class ServiceFiles:
     def head(self, path: str) -> FileHead:
         """Read a file's size and other headers (`HEAD {path}/download`). HEAD requests use no quota.
 
-        Raises:
-            NotFound: The file does not exist.
-            InvalidRequest: The path does not identify a file record. The request was not sent.
+        Raises NotFound, or InvalidRequest if the path does not identify a file record.
         """
         _checked(path)
         address, doing = endpoints.download(path), f"read the headers of {path}"

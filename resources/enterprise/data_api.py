@@ -263,20 +263,13 @@ class Lists:
     def records(self, path: str, query: Query | None = None) -> Listing[models.Record]:
         """Return the records in any list. Access their fields by name, for example `record["identifier"]`.
 
-        Raises:
-            InvalidRequest: The service would ignore or refuse the query. The request was not sent.
-            NotFound: The list does not exist.
+        Raises InvalidRequest for a query that the service would ignore or refuse, and NotFound for an unknown list.
         """
         name = path.removeprefix("/v2/")
         return self._api.listing(path, _RECORDS, f"list {path}" if "/" in name else f"list the {name}", query)
 
     def record(self, path: str, query: Query | None = None) -> models.Record:
-        """Read a single record. A query can select the record's `fields`.
-
-        Raises:
-            InvalidRequest: The service would ignore or refuse the query. The request was not sent.
-            NotFound: The record does not exist.
-        """
+        """Read a single record. A query can select the record's `fields`. Raises the same errors as `records`."""
         return self._api.record(path, _RECORD, f"read {path}", query)[0]
 
     def land(self, listing: Listing[Any], target: StrPath) -> Sidecar:

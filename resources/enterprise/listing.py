@@ -77,8 +77,7 @@ class Listing(Generic[RecordT]):
     def typed(self, model: Any) -> tuple[Any, ...]:
         """Convert the records, in their original order, to a model such as one from `record_model`.
 
-        Raises:
-            UnexpectedAnswer: A record does not match the model.
+        Raises UnexpectedAnswer if a record does not match the model.
         """
         form = tuple[model, ...] if self.raw.lstrip()[:1] == b"[" else model
         try:

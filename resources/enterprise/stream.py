@@ -76,10 +76,9 @@ class Positions:
             self._reached |= reached or {}
 
     def body(self, parts: Sequence[int], latest: datetime | None = None, *, by_moment: bool = False) -> dict[str, Any]:
-        """Build the request body for these parts, starting at the current positions.
+        """Build the request body for these parts, starting at the current positions, or at the last events' times.
 
-        Times after `latest` are replaced by `latest`, because the service refuses times in the future. If `by_moment`
-        is True, the request uses the time of the last event instead of the offset.
+        Times after `latest` are replaced by `latest`, because the service refuses times in the future.
         """
         with self._lock:
             known = (

@@ -58,13 +58,9 @@ _SIDECAR: Final = TypeAdapter(Sidecar)
 
 
 def read_listing(path: files.StrPath) -> Listing[Batch]:
-    """Return a stored batch listing.
+    """Return a stored batch listing. Raises FileNotFoundError, or IntegrityError if the file is not a batch listing.
 
     If there is no sidecar for this version, `fetched_at` is the file's modification time.
-
-    Raises:
-        FileNotFoundError: The file does not exist.
-        IntegrityError: The file is not a batch listing.
     """
     path = Path(path)
     try:
@@ -113,12 +109,7 @@ _SET: Final = TypeAdapter(SnapshotSet)
 
 
 def read_set(path: files.StrPath) -> SnapshotSet:
-    """Return the set that a manifest describes.
-
-    Raises:
-        FileNotFoundError: The manifest does not exist.
-        IntegrityError: The file is not a valid manifest.
-    """
+    """Return the set that a manifest describes. Raises FileNotFoundError, or IntegrityError for a damaged manifest."""
     try:
         return files.read_json(Path(path), _SET)
     except files.UnusableFileError as error:

@@ -86,8 +86,7 @@ class RetryPolicy:
     def wait(self, attempt: int, asked: float | None = None) -> float:
         """Return the seconds to wait after attempt number `attempt` (starting at 1).
 
-        The wait is the time that the service `asked` for, up to the maximum. If the service did not specify a time, the
-        wait is an exponential backoff with jitter.
+        The wait is the time that the service `asked` for, up to the maximum, or an exponential backoff with jitter.
         """
         if asked is not None:
             return max(0.0, min(asked, self.longest_wait))

@@ -116,7 +116,7 @@ def test_a_damaged_journal_of_replaced_files_is_set_aside(tmp_path, make, caplog
     path = lay(tmp_path / "state/replaced.json", make)
     if make is DAMAGED["other fields"]:
         path.write_bytes(b'{"lake/x": "2026-11-23T08:00:00"}')  # of no time zone
-    assert housekeeping._read(path) == {}
+    assert files.read_cache(path, housekeeping._SEEN) is None
     assert not os.path.lexists(path)
     assert "replaced.json.damaged and will be created again" in caplog.text
 

@@ -93,7 +93,7 @@ def collect(settings: Settings, hours: int, now: datetime | None = None) -> Stat
     _tell_stream(report, settings.data, now)
     warehouse = Warehouse(settings.data)
     try:
-        with warehouse.open_published() as published:
+        with warehouse.opened(published=True) as published:
             _tell_published(report, published, warehouse.published_path, settings)
             _tell_lake(report, published)
             _tell_drift(report, published, settings)

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
@@ -31,7 +31,7 @@ from resources.lake.decode.native import trim
 from resources.lake.decode.record_schema import OF_ANOTHER
 from resources.lake.decode.records import RecordReader
 from resources.lake.decode.strict import DriftCount
-from resources.lake.encoded_blocks import BlockEncoder, EncodedBlock, EncodedBlocks
+from resources.lake.encoded_blocks import BlockEncoder, EncodedBlock, encoded_blocks
 from resources.lake.errors import ArchiveError, ConversionError, LakeError
 from resources.lake.parquet.writer import COMPRESSION_LEVEL, ParquetFile
 from resources.lake.rejects import RejectsFile, RejectTable, lines_file
@@ -194,11 +194,13 @@ class Converter:
             _trimmed(self._buffers),
             ParquetFile(target, archive.table, layout.storage) as rows_file,
             RejectsFile(rejects_target, self._level, layout.storage) as rejects_file,
-            EncodedBlocks(
-                read_blocks(archive.path, self._buffers, contents),
-                self._pool,
-                BlockEncoder(reader, rejects, self._level),
-                self._room,
+            closing(
+                encoded_blocks(
+                    read_blocks(archive.path, self._buffers, contents),
+                    self._pool,
+                    BlockEncoder(reader, rejects, self._level),
+                    self._room,
+                )
             ) as blocks,
         ):
             for block in blocks:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from threading import Semaphore
 
 import pyarrow.compute as pc
@@ -41,8 +41,7 @@ class BlockEncoder:
 
     def __call__(self, block: Block) -> EncodedBlock:
         try:
-            # positions are relative to the block; `of_block` maps them to the block's members
-            rows = self.reader.read(block.view, "", 0, 0)
+            rows = self.reader.read(block.view)
             block.release()
             rejected = self.rejects.of_block(rows.rejects, block) if rows.rejects else None
             rows.rejects = Rejects.of(())
@@ -61,68 +60,54 @@ class BlockEncoder:
             block.done()
 
 
-@dataclass
-class EncodedBlocks:
-    """An archive's encoded blocks, in archive order, encoded ahead of the consumer.
+def encoded_blocks(
+    blocks: Generator[Block | LongLine, None, None], pool: ThreadPoolExecutor, work: BlockEncoder, room: Semaphore
+) -> Generator[EncodedBlock | LongLine, None, None]:
+    """Yield an archive's blocks in archive order, encoded in the pool's threads ahead of the consumer.
 
     `room` limits the number of blocks in all archives that have been read but not yet written. To prevent deadlocks, a
     reader without room first hands over its pending blocks. The reader waits for other readers only if no blocks are
     pending. A line that is too long for a block is yielded after all previous blocks, and must be read before the next
-    item. Exiting the context waits for running work and returns every buffer.
+    item. Closing the generator waits for running work and returns every buffer.
     """
+    waiting: deque[tuple[Block, Future[EncodedBlock]]] = deque()
+    has_room = False
 
-    blocks: Generator[Block | LongLine, None, None]
-    pool: ThreadPoolExecutor
-    work: BlockEncoder
-    room: Semaphore
-    _waiting: deque[tuple[Block, Future[EncodedBlock]]] = field(default_factory=deque)
-    _made: Generator[EncodedBlock | LongLine, None, None] | None = None
+    def first() -> Iterator[EncodedBlock]:
+        """Yield the first pending block, and free its room when the consumer resumes the generator."""
+        yield waiting[0][1].result()
+        waiting.popleft()
+        room.release()
 
-    def __enter__(self) -> Iterator[EncodedBlock | LongLine]:
-        self._made = self._encoded()
-        return self._made
-
-    def __exit__(self, *_exception: object) -> None:
-        if self._made is not None:
-            self._made.close()
-        for block, future in self._waiting:
+    try:
+        while True:
+            while not has_room:
+                has_room = room.acquire(blocking=not waiting)
+                if not has_room:
+                    yield from first()
+            block = next(blocks, None)
+            if block is None:
+                break
+            if isinstance(block, LongLine):
+                while waiting:
+                    yield from first()
+                # Keep the block's room, because its memory is freed only when the next block is read. Readers that wait
+                # for this memory already have room.
+                yield block
+                continue
+            waiting.append((block, pool.submit(work, block)))
+            has_room = False
+            while waiting and waiting[0][1].done():
+                yield from first()
+        room.release()
+        has_room = False
+        while waiting:
+            yield from first()
+    finally:
+        for block, future in waiting:
             if future.cancel():
                 block.done()
-        wait([future for _, future in self._waiting])
-        for _ in self._waiting:
-            self.room.release()
-        self.blocks.close()
-
-    def _encoded(self) -> Generator[EncodedBlock | LongLine, None, None]:
-        has_room = False
-        try:
-            while True:
-                while not has_room:
-                    has_room = self.room.acquire(blocking=not self._waiting)
-                    if not has_room:
-                        yield from self._written()
-                block = next(self.blocks, None)
-                if block is None:
-                    break
-                if isinstance(block, LongLine):
-                    while self._waiting:
-                        yield from self._written()
-                    # Keep the block's room, because its memory is freed only when the next block is read. Readers that
-                    # wait for this memory already have room.
-                    yield block
-                    continue
-                self._waiting.append((block, self.pool.submit(self.work, block)))
-                has_room = False
-                while self._waiting and self._waiting[0][1].done():
-                    yield from self._written()
-        finally:
-            if has_room:
-                self.room.release()
-        while self._waiting:
-            yield from self._written()
-
-    def _written(self) -> Generator[EncodedBlock, None, None]:
-        """Yield the next encoded block, and free the block's room when the consumer resumes the generator."""
-        yield self._waiting[0][1].result()
-        self._waiting.popleft()
-        self.room.release()
+        wait([future for _, future in waiting])
+        for _ in range(len(waiting) + has_room):
+            room.release()
+        blocks.close()

@@ -22,7 +22,7 @@ class ArchiveError(LakeError):
     within the tar. The message has at most 2,000 characters, even if the archive is hostile.
     """
 
-    def __init__(self, path: Path, what: str, *, member: str | None = None, offset: int = 0) -> None:
+    def __init__(self, path: Path, what: str, member: str | None = None, offset: int = 0) -> None:
         self.path = path
         self.member = member = None if member is None else legible(member, _SHOWN)
         self.offset = offset
@@ -34,12 +34,7 @@ class ArchiveError(LakeError):
         )
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_archive_error, (self.path, self._what, self.member, self.offset))
-
-
-def _archive_error(path: Path, what: str, member: str | None, offset: int) -> ArchiveError:
-    """Rebuild a pickled ArchiveError."""
-    return ArchiveError(path, what, member=member, offset=offset)
+        return (ArchiveError, (self.path, self._what, self.member, self.offset))
 
 
 class ConversionError(LakeError):

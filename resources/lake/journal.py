@@ -166,11 +166,4 @@ def _pack(root: Path, journal: Path, identifier: str, source_at: datetime) -> No
 def _whole_lines(journal: Path) -> int:
     """Return the number of bytes up to and including a journal's last line feed."""
     with files.opened(journal, follow=False) as file:
-        left = file.seek(0, os.SEEK_END)
-        while left:
-            start = max(0, left - (1 << 20))
-            file.seek(start)
-            if (found := file.read(left - start).rfind(b"\n")) >= 0:
-                return start + found + 1
-            left = start
-    return 0
+        return sum(len(line) for line in file if line.endswith(b"\n"))

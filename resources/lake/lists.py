@@ -60,7 +60,7 @@ def convert_list(dataset: Dataset, raw: bytes, layout: Layout) -> ListConversion
         lines = b"".join(
             text_of(record).encode("utf-8", "surrogatepass") + b"\n" for record in _records(dataset.name, raw)
         )
-        rows = RecordReader(table, {}, table.bodies).read(memoryview(lines), "", 1, 0)
+        rows = RecordReader(table, {}, table.bodies).read(memoryview(lines))
         batch, odd = _once(rows, table)
         if odd and not len(batch):
             number, reason = odd[0]
@@ -79,7 +79,7 @@ def convert_list(dataset: Dataset, raw: bytes, layout: Layout) -> ListConversion
 
 def _once(rows: Rows, table: Table) -> tuple[pa.RecordBatch, list[tuple[int, str]]]:
     """Return the first record with each key, and the number and reason for every omitted record."""
-    odd = {reject.line_number: reject.reason for reject in rows.rejects}
+    odd = {reject.line_number + 1: reject.reason for reject in rows.rejects}
     numbers = (number for number in range(1, rows.line_count + 1) if number not in odd)
     (key,) = table.key
     kept: dict[object, int] = {}

@@ -12,8 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -105,27 +104,19 @@ class RejectTable:
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
-class RejectsFile:
+class RejectsFile(ExitStack):
     """Unfinished files for an archive's rejects. Each file is created only when needed."""
 
     def __init__(self, target: Path, level: int, storage: Storage) -> None:
+        super().__init__()
         self._target = target
         self._storage = storage
         self._level = level
-        self._stack = ExitStack()
         self._parquet: ParquetFile | None = None
         self._lines: Unfinished | None = None
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
         self.row_count = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
 
     @property
     def has_lines(self) -> bool:
@@ -173,12 +164,12 @@ class RejectsFile:
         rows = pa.concat_batches(self._waiting) if len(self._waiting) > 1 else self._waiting[0]
         self._waiting, self._waiting_bytes = [], 0
         if self._parquet is None:
-            self._parquet = self._stack.enter_context(ParquetFile(self._target, REJECTED_LINES, self._storage))
+            self._parquet = self.enter_context(ParquetFile(self._target, REJECTED_LINES, self._storage))
         self._parquet.add(encode(rows, REJECTED_LINES, level=self._level))
 
     def _long_lines(self) -> Unfinished:
         if self._lines is None:
-            self._lines = self._stack.enter_context(Unfinished(lines_file(self._target), self._storage))
+            self._lines = self.enter_context(Unfinished(lines_file(self._target), self._storage))
         return self._lines
 
 

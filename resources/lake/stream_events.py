@@ -37,14 +37,14 @@ def events_in(
     piece: memoryview, reader: RecordReader, earliest: datetime, latest: datetime
 ) -> tuple[pa.RecordBatch, Rejects]:
     """Return the events in `piece` published between `earliest` and `latest`, and the rejects."""
-    rows = reader.read(piece, "stream", 1, 0)
+    rows = reader.read(piece)
     batch, rejects = rows.batch, rows.rejects
     if wrong := _faults(batch, earliest, latest):
-        rejected, every = {*rejects.line_numbers.to_pylist()}, enumerate(bytes(piece).split(b"\n"), 1)
+        rejected, every = {*rejects.line_numbers.to_pylist()}, enumerate(bytes(piece).split(b"\n"))
         # lines that became rows, with their line numbers
         lines = [(number, line) for number, line in every if number not in rejected and line.strip(b" \t\r")]
-        more = [Reject("stream", lines[row][0], 0, reason, lines[row][1]) for row, reason in sorted(wrong.items())]
-        rejects = merged([rejects, Rejects.of(more, "stream")])
+        more = [Reject(lines[row][0], 0, reason, lines[row][1]) for row, reason in sorted(wrong.items())]
+        rejects = merged([rejects, Rejects.of(more)])
         batch = batch.filter(pa.array([row not in wrong for row in range(len(batch))], pa.bool_()))
     return _with_places(batch), rejects
 

@@ -113,7 +113,9 @@ class Publisher(Reader):
             with locked(self._connector.lock_path, self._connector.lock_timeout, "publish"):
                 locked_at = time.perf_counter()
                 with self._connector.build_unlocked("publish") as connection:
-                    self._take_in(connection)
+                    build = Build(connection, self._lake_root, now)
+                    articles.apply_changes(build)
+                    entities.apply_changes(build)
                     prepare(connection)
                     looked_at_ns = time.time_ns()
                     found = self._sources(connection)
@@ -140,11 +142,6 @@ class Publisher(Reader):
             locked_seconds=locked_seconds,
             seconds=time.perf_counter() - started,
         )
-
-    def _take_in(self, connection: duckdb.DuckDBPyConnection) -> None:
-        build = Build(connection, self._lake_root, self._clock())
-        articles.apply_changes(build)
-        entities.apply_changes(build)
 
     def is_published(self, about: Mapping[str, str] | None = None) -> bool:
         """Return True if nothing is pending and `publish` would change nothing."""

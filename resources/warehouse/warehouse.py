@@ -111,11 +111,9 @@ class Warehouse(Publisher):
     compare_stream = _operation(comparison.compare_stream, "compare the stream with the hourly files")
     keep_visibility_changes = _operation(comparison.keep_visibility_changes, "store visibility changes")
 
-    @contextlib.contextmanager
-    def compacting(self) -> Iterator[None]:
+    def compacting(self) -> contextlib.AbstractContextManager[None]:
         """Prevent compactions by other processes. Raises WarehouseBusyError if another process is compacting files."""
-        with locked(self.data / "state" / "compact.lock", 0.0, "compact the lake"):
-            yield
+        return locked(self.data / "state" / "compact.lock", 0.0, "compact the lake")
 
     def is_complete(self) -> bool:
         """Return False if a damaged build file was replaced and some data has not yet been reloaded."""
@@ -143,11 +141,9 @@ class Warehouse(Publisher):
                 connection.execute("CHECKPOINT")
             copy_file(self.build_path, Path(target))
 
-    @contextlib.contextmanager
-    def writing(self, purpose: str) -> Iterator[None]:
+    def writing(self, purpose: str) -> contextlib.AbstractContextManager[None]:
         """Prevent other processes from writing the build file, even if the file does not exist."""
-        with locked(self._connector.lock_path, self._connector.lock_timeout, purpose):
-            yield
+        return locked(self._connector.lock_path, self._connector.lock_timeout, purpose)
 
     @contextlib.contextmanager
     def auditing(self) -> Iterator[Auditor]:

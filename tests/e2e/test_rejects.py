@@ -67,18 +67,18 @@ def older_converter(patch: pytest.MonkeyPatch, of: Callable[[RecordReader], bool
     """Put an older converter in place, which rejects some good lines of certain archives."""
     original = RecordReader.read
 
-    def read_lines(self: RecordReader, view: memoryview, member: str, first: int, offset: int) -> Any:
+    def read_lines(self: RecordReader, view: memoryview) -> Any:
         if not of(self):
-            return original(self, view, member, first, offset)
-        refused, kept, place = [], [], offset
-        for number, line in enumerate(bytes(view).split(b"\n"), first):
+            return original(self, view)
+        refused, kept, place = [], [], 0
+        for number, line in enumerate(bytes(view).split(b"\n")):
             if line and chosen(line) and is_record(line):  # what nobody can read keeps its own reason
-                refused.append(Reject(member, number, place, "An older reader did not know this.", line))
+                refused.append(Reject(number, place, "An older reader did not know this.", line))
                 kept.append(b" " * len(line))
             else:
                 kept.append(line)
             place += len(line) + 1
-        rows = original(self, memoryview(b"\n".join(kept)), member, first, offset)
+        rows = original(self, memoryview(b"\n".join(kept)))
         rows.line_count += len(refused)
         rows.rejects = Rejects.of(sorted([*rows.rejects, *refused], key=lambda reject: reject.line_number))
         return rows

@@ -63,7 +63,7 @@ def write(settings: Settings, output: StrPath | None = None, now: datetime | Non
     build_bytes = warehouse.build_path.stat().st_size if warehouse.build_path.exists() else 0
     cards = []
     try:
-        with warehouse.open_published() as published:
+        with warehouse.opened(published=True) as published:
             cards = list(content.cards(published, status, build_bytes))
     except MirrorError as error:
         if not warehouse.published_path.exists():

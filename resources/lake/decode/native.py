@@ -205,32 +205,9 @@ def _integers(numbers: Iterable[int]) -> ctypes.Array[ctypes.c_int32]:
     return (ctypes.c_int32 * len(known))(*known)
 
 
-class _Pool:
-    """Pool of free decoders whose memory is reused. Only one thread at a time uses each decoder."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._free: dict[tuple[Table, frozenset[str]], list[Decoder]] = {}
-
-    @contextmanager
-    def lend(self, library: ctypes.CDLL, table: Table, bodies: frozenset[str]) -> Iterator[Decoder]:
-        """Yield a decoder that the context uses exclusively."""
-        key = (table, bodies)
-        with self._lock:
-            free = self._free.setdefault(key, [])
-            decoder = free.pop() if free else None
-        decoder = decoder or Decoder(library, table, bodies)
-        yield decoder
-        with self._lock:  # not reached after an exception, because a failed decoder must not be reused
-            free.append(decoder)
-
-    def trim(self) -> None:
-        """Drop the free decoders."""
-        with self._lock:
-            self._free.clear()
-
-
-_POOL = _Pool()
+#: Free decoders, whose memory is reused. Only one thread at a time uses each decoder.
+_FREE: dict[tuple[Table, frozenset[str]], list[Decoder]] = {}
+_LOCK = threading.Lock()
 
 
 @contextmanager
@@ -240,13 +217,19 @@ def decoding(table: Table, bodies: frozenset[str]) -> Iterator[Decoder | None]:
     if loaded is None:
         yield None
         return
-    with _POOL.lend(loaded, table, bodies) as decoder:
-        yield decoder
+    with _LOCK:
+        free = _FREE.setdefault((table, bodies), [])
+        decoder = free.pop() if free else None
+    decoder = decoder or Decoder(loaded, table, bodies)
+    yield decoder
+    with _LOCK:  # not reached after an exception, because a failed decoder must not be reused
+        free.append(decoder)
 
 
 def trim() -> None:
     """Free the memory of unused decoders, and the memory that Arrow and libc retain."""
-    _POOL.trim()
+    with _LOCK:
+        _FREE.clear()
     pa.default_memory_pool().release_unused()
     if (give_back := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:  # glibc
         give_back(0)

@@ -58,23 +58,6 @@ class Rows:
     drift: list[Drift] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
-    """Lines of `member`, starting at byte `offset` and line `first_line`."""
-
-    view: memoryview
-    member: str
-    first_line: int
-    offset: int
-
-    def rejects(self, lines: LeftLines, reasons: pa.DictionaryArray, raws: pa.DictionaryArray | None = None) -> Rejects:
-        """Return the rejects for these lines of the block, whose bytes are `raws`."""
-        numbers, places = pc.add(lines.numbers, self.first_line), pc.add(lines.starts, self.offset)
-        return Rejects(
-            self.member, numbers, places, reasons, lines.texts(self.view).dictionary_encode() if raws is None else raws
-        )
-
-
 @dataclass
 class _Examined:
     """Result for individually examined lines. `rows` is the number of decoder rows before each row."""
@@ -132,17 +115,13 @@ class RecordReader:
     def _rules(self) -> Rules:
         return Rules(self.table, self.given, self.latest)
 
-    def read(self, view: memoryview, member: str, first_line: int, offset: int) -> Rows:
-        """Convert a block of complete lines. Thread-safe.
-
-        The block starts at byte `offset` and line `first_line` of `member`.
-        """
-        block = _Block(view, member, first_line, offset)
+    def read(self, view: memoryview) -> Rows:
+        """Convert a block of complete lines. Thread-safe."""
         with decoding(self.table, self.bodies) as decoder:
             if decoder is not None:
-                return self._join(decoder.decode(view, self._rules.expected, self._rules.most), block)
+                return self._join(decoder.decode(view, self._rules.expected, self._rules.most), view)
         left = self._left(bytes(view).split(b"\n"))
-        return self._join(Decoded(self._no_rows, len(left), left, iter(())), block)
+        return self._join(Decoded(self._no_rows, len(left), left, iter(())), view)
 
     def _left(self, lines: list[bytes]) -> LeftLines:
         """Return all lines except blank lines as lines to examine."""
@@ -167,14 +146,16 @@ class RecordReader:
                 batch = batch.set_column(place, batch.schema.field(place), value)
         return batch
 
-    def _join(self, decoded: Decoded, block: _Block) -> Rows:
+    def _join(self, decoded: Decoded, view: memoryview) -> Rows:
         """Combine the decoder's rows with the rows from individually examined lines."""
         batch, drift, left = self._filled(decoded.batch), DriftCount(), decoded.left.by_verdict()
         rejects: list[Rejects] = []
         removed = pa.array([], pa.int64())
         if (broken := left.pop(BROKEN, None)) is not None:
             rows, removed = decoded.batch.take(broken.rows), broken.rows
-            rejects.append(block.rejects(broken, self._rules.problems(self._rules.judged(rows), len(rows))))
+            rejects.append(
+                broken.rejects(self._rules.problems(self._rules.judged(rows), len(rows)), broken.texts(view))
+            )
         texts: dict[int, str | None] = {}
         again: list[tuple[int, int, int, int, int]] = []
         for fields in decoded.unknown:
@@ -184,7 +165,7 @@ class RecordReader:
             except Bad:
                 again.append((fields.line, fields.row, fields.start, fields.end, UNDECIDED))
             else:
-                drift.add(extra, self.record_schema.root, block.first_line + fields.line)
+                drift.add(extra, self.record_schema.root, fields.line)
         place = batch.schema.get_field_index("extra")
         if texts and place >= 0:
             extras = pa.array([texts.get(row) for row in range(len(batch))], pa.string())
@@ -196,23 +177,23 @@ class RecordReader:
             unread = found if unread is None else unread.merged(found)
         other, before = self._no_rows, pa.array([], pa.int64())
         if unread is not None:
-            examined = self._examine(unread, block, drift)
+            examined = self._examine(unread, view, drift)
             other, before = examined.batch, pa.array(examined.rows, pa.int64())
             rejects += examined.rejects
             for verdict, lines in examined.bad.by_verdict().items():
                 left[verdict] = lines if verdict not in left else left[verdict].merged(lines)
         if len(removed) or len(other):
             batch = _placed(batch, removed, other, before)
-        rejects += (self._rejects(lines, verdict, block) for verdict, lines in left.items())
+        rejects += (self._rejects(lines, verdict, view) for verdict, lines in left.items())
         return Rows(batch, decoded.line_count, merged(rejects), drift.result())
 
-    def _rejects(self, lines: LeftLines, verdict: int, block: _Block) -> Rejects:
+    def _rejects(self, lines: LeftLines, verdict: int, view: memoryview) -> Rejects:
         """Return rejects for lines with a verdict. Only the first few distinct lines get separate reasons."""
-        each = lines.texts(block.view).dictionary_encode()
+        each = lines.texts(view)
         common = _COMMON[verdict].format(self.record_schema.least_bytes)
         told = [self._fault(raw) for raw in each.dictionary[:_TOLD].to_pylist()]
         reasons = reasons_of([*told, common])
-        return block.rejects(lines, reasons.take(pc.min_element_wise(each.indices, len(told))), each)
+        return lines.rejects(reasons.take(pc.min_element_wise(each.indices, len(told))), each)
 
     def _fault(self, raw: bytes) -> str:
         """Return the reason why a line is not a valid record."""
@@ -224,14 +205,14 @@ class RecordReader:
             return str(bad)
         return self._rules.lacking_in(record)
 
-    def _examine(self, lines: LeftLines, block: _Block, drift: DriftCount) -> _Examined:
+    def _examine(self, lines: LeftLines, view: memoryview, drift: DriftCount) -> _Examined:
         """Examine each line for faults and undeclared fields, and convert the good lines to rows."""
         good: list[_Line] = []
         bad: list[tuple[int, int, int, int, int]] = []
         verdicts: dict[bytes, int] = {}  # verdicts on bad lines, cached because many lines can be equal
         found, batches, size = _Examined(self._no_rows, [], LeftLines.of(bad), []), [], 0
         for place in lines:
-            raw = bytes(block.view[place[2] : place[3]])
+            raw = bytes(view[place[2] : place[3]])
             if raw in verdicts:
                 bad.append((*place, verdicts[raw]))
                 continue
@@ -249,16 +230,16 @@ class RecordReader:
                 continue
             size += len(raw)
             if size >= _EXAMINED_BYTES:
-                batches.append(self._rows_of(good, found, block, drift))
+                batches.append(self._rows_of(good, found, view, drift))
                 good, size = [], 0
         if good:
-            batches.append(self._rows_of(good, found, block, drift))
+            batches.append(self._rows_of(good, found, view, drift))
         found.bad = LeftLines.of(bad)
         if batches:
             found.batch = pa.concat_batches(batches)
         return found
 
-    def _rows_of(self, lines: list[_Line], found: _Examined, block: _Block, drift: DriftCount) -> pa.RecordBatch:
+    def _rows_of(self, lines: list[_Line], found: _Examined, view: memoryview, drift: DriftCount) -> pa.RecordBatch:
         """Convert lines that match the declaration to rows, and lines that break a rule to rejects."""
         columns = self._rules.complete(self.record_schema.columns([line.values for line in lines]))
         problems = self._rules.problems(columns, len(lines))
@@ -268,15 +249,16 @@ class RecordReader:
         batch = self.assemble(columns, pa.array([line.text for line in lines], pa.string()))
         if problems.null_count < len(lines):
             is_good = pc.is_null(problems)
-            broken = [(*lines[row].place, BROKEN) for row in pc.indices_nonzero(pc.invert(is_good)).to_pylist()]
-            found.rejects.append(block.rejects(LeftLines.of(broken), problems.drop_null()))
+            rows = pc.indices_nonzero(pc.invert(is_good)).to_pylist()
+            broken = LeftLines.of([(*lines[row].place, BROKEN) for row in rows])
+            found.rejects.append(broken.rejects(problems.drop_null(), broken.texts(view)))
             batch = batch.filter(is_good)
         for line, problem in zip(lines, problems.indices.to_pylist(), strict=True):
             if problem is None:
                 number, row, _, _ = line.place
                 found.rows.append(row)
                 if line.extra is not NOTHING:
-                    drift.add(line.extra, self.record_schema.root, block.first_line + number)
+                    drift.add(line.extra, self.record_schema.root, number)
         return batch
 
     def assemble(self, columns: dict[str, pa.Array], extra: pa.Array) -> pa.RecordBatch:

@@ -81,12 +81,17 @@ class LeftLines:
         both = LeftLines(*map(pa.concat_arrays, pairs))
         return both._take(pc.sort_indices(both.numbers))
 
-    def texts(self, view: memoryview) -> pa.BinaryArray:
+    def rejects(self, reasons: pa.DictionaryArray, raws: pa.DictionaryArray) -> Rejects:
+        """Return these lines as rejects. `raws` is the result of `texts`."""
+        # the sums are copies, because the decoder reuses the memory of these columns
+        return Rejects(pc.add(self.numbers, 0), pc.add(self.starts, 0), reasons, raws)
+
+    def texts(self, view: memoryview) -> pa.DictionaryArray:
         """Return a copy of each line's bytes."""
         # `bounds` are the offsets of an array of lines and gaps, whose even items are the lines
         count = max(0, len(self.bounds) - 1)
         every = pa.Array.from_buffers(pa.binary(), count, [None, self.bounds.buffers()[1], pa.py_buffer(view)])
-        return every.take(pa.arange(0, 2 * len(self), 2))
+        return every.take(pa.arange(0, 2 * len(self), 2)).dictionary_encode()
 
     def _take(self, which: pa.Array) -> LeftLines:
         bounds = pa.FixedSizeListArray.from_arrays(self.bounds, 2).take(which).flatten()
@@ -101,9 +106,8 @@ def reasons_of(reasons: Iterable[str]) -> pa.DictionaryArray:
 
 @dataclass(frozen=True)
 class Reject:
-    """A line that could not be converted, with its position in the member, reason and bytes. Lines start at 1."""
+    """A line that could not be converted, with its number and offset in the block (both start at 0) and its bytes."""
 
-    member: str
     line_number: int
     byte_offset: int
     reason: str
@@ -114,18 +118,16 @@ class Reject:
 class Rejects:
     """Lines that could not be converted, in order, as columns; see `Reject`."""
 
-    member: str
     line_numbers: pa.Int64Array
     byte_offsets: pa.Int64Array
     reasons: pa.DictionaryArray
     raws: pa.DictionaryArray
 
     @classmethod
-    def of(cls, rejects: Iterable[Reject], member: str = "") -> Rejects:
+    def of(cls, rejects: Iterable[Reject]) -> Rejects:
         """Convert rejects to columns."""
         each = list(rejects)
         return cls(
-            each[0].member if each else member,
             pa.array([one.line_number for one in each], pa.int64()),
             pa.array([one.byte_offset for one in each], pa.int64()),
             reasons_of(one.reason for one in each),
@@ -148,10 +150,7 @@ class Rejects:
         return len(self.line_numbers)
 
     def __iter__(self) -> Iterator[Reject]:
-        return (
-            Reject(self.member, *values)
-            for values in zip(*(column.to_pylist() for column in self.columns), strict=True)
-        )
+        return (Reject(*values) for values in zip(*(column.to_pylist() for column in self.columns), strict=True))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Iterable) and [*self] == [*other]
@@ -160,12 +159,12 @@ class Rejects:
 
 
 def merged(parts: Sequence[Rejects]) -> Rejects:
-    """Combine rejects of one member, in line order."""
+    """Combine rejects of one block, in line order."""
     if len(parts) < 2:
         return parts[0] if parts else Rejects.of(())
     columns = [pa.concat_arrays(each) for each in zip(*(part.columns for part in parts), strict=True)]
     order = pc.sort_indices(columns[0])
-    return Rejects(parts[0].member, *(column.take(order) for column in columns))
+    return Rejects(*(column.take(order) for column in columns))
 
 
 def _joined(texts: pa.BinaryArray) -> bytes:

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from resources.lake.decode.record_schema import EXACT_DOUBLE, Node, value_at
-from resources.lake.decode.strict_json import SHOWN, Bad, Number, members_of, read_document, read_value, shown, text_of
+from resources.lake.decode.strict_json import SHOWN, Bad, Number, members_of, read_document, shown, text_of
 from resources.lake_files import Drift
 
 #: Marker for a value without undeclared parts. None cannot be the marker, because a record can contain null.
@@ -35,15 +35,56 @@ def read_record(line: bytes) -> dict[str, Any]:
     return value
 
 
-def declared(record: dict[str, Any], root: Node) -> tuple[dict[str, Any], Any]:
-    """Split a record into its declared values, in the form that Arrow reads, and a nested remainder.
+def declared(value: Any, node: Node, path: str = "") -> tuple[Any, Any]:
+    """Split a record, or a value at `path`, into its declared part, in the form that Arrow reads, and the remainder.
 
     Times are microseconds since 1970. The remainder is NOTHING if every field is declared. A time without a time zone
     is read as UTC, and its original string is part of the remainder. For a list whose elements have undeclared fields,
     the remainder contains one object, possibly empty, per element. Merging the remainder into the row therefore
     restores the record. Raises Bad if a value does not have the declared type.
     """
-    return _split(record, root, "")
+    if value is None or node.json:
+        return None, NOTHING
+    if node.fields is not None:
+        if not isinstance(value, dict):
+            raise _mistyped(value, path or "The record", "an object")
+        kept, extra = {}, {}
+        for name, inner in value.items():
+            known = node.fields.get(name)
+            if known is None:
+                extra[name] = inner
+                continue
+            kept[name], rest = declared(inner, known, f"{path}.{name}" if path else name)
+            if rest is not NOTHING:
+                extra[name] = rest
+        return kept, extra or NOTHING
+    if node.element is not None:
+        if not isinstance(value, list):
+            raise _mistyped(value, path, "a list")
+        if not value:
+            return [], NOTHING
+        items, rests = zip(*[declared(item, node.element, f"{path}[]") for item in value], strict=True)
+        if all(rest is NOTHING for rest in rests):
+            return items, NOTHING
+        return items, [{} if rest is NOTHING else rest for rest in rests]
+    if pa.types.is_timestamp(node.leaf):
+        if not isinstance(value, str) or (found := _time(value)) is None:
+            raise _mistyped(value, path, "a time with at most six digits of a second")
+        micros, has_zone = found
+        return micros, NOTHING if has_zone else value
+    expected = _fault(value, node)
+    if expected is not None:
+        raise _mistyped(value, path, expected)
+    if isinstance(value, str):
+        if not _is_unicode(value):
+            raise Bad(f"Not valid JSON: half of a surrogate pair is in {path}.")
+        return value, NOTHING
+    if isinstance(value, bool):
+        return value, NOTHING
+    number = value.text if isinstance(value, Number) else value
+    if node.whole or pa.types.is_integer(node.leaf):
+        return number if isinstance(number, int) else int(Decimal(number)), NOTHING
+    return float(number), NOTHING
 
 
 def extra_text(extra: Any) -> str | None:
@@ -95,16 +136,12 @@ def nested_fields(fields: Iterable[tuple[tuple[str, ...], bytes, bytes]]) -> dic
             raise Bad("Not valid UTF-8.") from error
         if key in place:
             raise Bad(f"The key {shown(key)} appears twice in one object.")
-        place[key] = read_value(value)
+        place[key] = read_document(value, "utf-8")
     return extra
 
 
-def unknown_fields(extra: dict[str, Any], root: Node) -> Iterator[tuple[str, Any]]:
+def unknown_fields(extra: Any, node: Node, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield each undeclared field's dotted path and value. In paths, `[]` represents list elements."""
-    yield from _unknown(extra, root, "")
-
-
-def _unknown(extra: Any, node: Node, path: str) -> Iterator[tuple[str, Any]]:
     if node.fields is not None:
         for name, value in extra.items():
             place = f"{path}.{name}" if path else name
@@ -112,68 +149,12 @@ def _unknown(extra: Any, node: Node, path: str) -> Iterator[tuple[str, Any]]:
             if known is None:
                 yield place, value
             else:
-                yield from _unknown(value, known, place)
+                yield from unknown_fields(value, known, place)
     elif node.element is not None:
         for value in extra:
-            yield from _unknown(value, node.element, f"{path}[]")
+            yield from unknown_fields(value, node.element, f"{path}[]")
     else:
         yield f"{path} (a time without a zone, read as UTC)", extra
-
-
-def _split(value: Any, node: Node, path: str) -> tuple[Any, Any]:
-    """Return a value's declared part and the remainder."""
-    if value is None or node.json:
-        return None, NOTHING
-    if node.fields is not None:
-        if not isinstance(value, dict):
-            raise _mistyped(value, path or "The record", "an object")
-        kept, extra = {}, {}
-        for name, inner in value.items():
-            known = node.fields.get(name)
-            if known is None:
-                extra[name] = inner
-                continue
-            kept[name], rest = _split(inner, known, f"{path}.{name}" if path else name)
-            if rest is not NOTHING:
-                extra[name] = rest
-        return kept, extra or NOTHING
-    if node.element is not None:
-        if not isinstance(value, list):
-            raise _mistyped(value, path, "a list")
-        if not value:
-            return [], NOTHING
-        items, rests = zip(*[_split(item, node.element, f"{path}[]") for item in value], strict=True)
-        if all(rest is NOTHING for rest in rests):
-            return items, NOTHING
-        return items, [{} if rest is NOTHING else rest for rest in rests]
-    if pa.types.is_timestamp(node.leaf):
-        if not isinstance(value, str) or (found := _time(value)) is None:
-            raise _mistyped(value, path, "a time with at most six digits of a second")
-        micros, has_zone = found
-        return micros, NOTHING if has_zone else value
-    expected = _text_fault(value, node) if isinstance(value, str | bool | dict | list) else _number_fault(value, node)
-    if expected is not None:
-        raise _mistyped(value, path, expected)
-    if isinstance(value, str):
-        if not _is_unicode(value):
-            raise Bad(f"Not valid JSON: half of a surrogate pair is in {path}.")
-        return value, NOTHING
-    if isinstance(value, bool):
-        return value, NOTHING
-    number = value.text if isinstance(value, Number) else value
-    if node.whole or pa.types.is_integer(node.leaf):
-        return number if isinstance(number, int) else int(Decimal(number)), NOTHING
-    return float(number), NOTHING
-
-
-def _text_fault(value: Any, node: Node) -> str | None:
-    """Return the expected kind of value if a non-numeric value is invalid, or None if it is valid."""
-    declared = node.leaf
-    if pa.types.is_string(declared):
-        return None if isinstance(value, str) else "text"
-    if pa.types.is_boolean(declared):
-        return None if isinstance(value, bool) else "true or false"
-    return "a number"
 
 
 def _is_unicode(text: str) -> bool:
@@ -187,13 +168,16 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _number_fault(value: float | Number, node: Node) -> str | None:
-    """Return the expected kind of value if a number is invalid, or None if it is valid."""
-    declared = node.leaf
-    if pa.types.is_integer(declared):
+def _fault(value: Any, node: Node) -> str | None:
+    """Return the expected kind of value if a leaf's value is invalid, or None if it is valid."""
+    if pa.types.is_string(node.leaf):
+        return None if isinstance(value, str) else "text"
+    if pa.types.is_boolean(node.leaf):
+        return None if isinstance(value, bool) else "true or false"
+    if isinstance(value, str | bool | dict | list):
+        return "a number"
+    if pa.types.is_integer(node.leaf):
         return None if _is_int64(value) else "a whole number of at most 64 bits"
-    if not pa.types.is_floating(declared):
-        return _text_fault({}, node)
     if isinstance(value, Number) and (not math.isfinite(value.double) or value.vanishes):
         return "a finite number" if value.double else "a number within the range of a double"
     if node.whole and not _is_exact(value):

@@ -42,19 +42,6 @@ class Bad(Exception):  # noqa: N818  the line is bad, the program is not in erro
     """A line cannot be converted. The exception message is the reason."""
 
 
-def read_document(data: bytes) -> Any:
-    """Parse a JSON document strictly. Raises Bad for invalid JSON, invalid UTF-8, duplicate keys or NaN.
-
-    Numbers that Python would write differently become a `Number`.
-    """
-    return _read(data, "utf-8-sig")
-
-
-def read_value(data: bytes) -> Any:
-    """Parse a value from inside a document, as strictly as `read_document`. Raises Bad if the value is invalid."""
-    return _read(data, "utf-8")
-
-
 def members_of(document: bytes) -> dict[str, str]:
     """Return the members of a JSON object that `read_document` accepts, with the original text of each value."""
     text = document.decode("utf-8-sig")
@@ -92,7 +79,11 @@ def is_crowded(data: bytes) -> bool:
     return found + count(data[place:]) > VALUES_MAX
 
 
-def _read(data: bytes, encoding: str) -> Any:
+def read_document(data: bytes, encoding: str = "utf-8-sig") -> Any:
+    """Parse a JSON document strictly. Raises Bad for invalid JSON, invalid UTF-8, duplicate keys or NaN.
+
+    Numbers that Python would write differently become a `Number`.
+    """
     if is_crowded(data):
         raise Bad(f"It holds more than {VALUES_MAX:,} values, which no record does.")
     try:

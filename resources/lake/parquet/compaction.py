@@ -7,6 +7,7 @@ lists them.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -88,17 +89,13 @@ def compact(job: CompactionJob, layout: Layout, progress: Callable[[int], None] 
             _place(layout, source.lake_path), layout, source, table, counts, named(job.table_name).given, progress
         )
     )
-    files: list[CompactedFile] = []
     groups = row_groups(in_order(read, table.key, folder / _name(job, 0), job.memory_bytes), job.group_bytes)
-    for number, chunk in enumerate(_chunks(_encoded(groups, job), job.file_bytes)):
-        target = folder / _name(job, number)
-        files.append(_written(job, target, layout, chunk))
-    compaction = Compaction(tuple(files), dict(counts))
+    files = tuple(_written(job, layout, _encoded(groups, job)))
     if sum(file.row_count for file in files) != counts.total():
         raise LakeError(
             f"The compaction {job.name} wrote more or fewer rows than it read; nothing was changed. Report this defect."
         )
-    return compaction
+    return Compaction(files, dict(counts))
 
 
 def _name(job: CompactionJob, number: int) -> str:
@@ -284,29 +281,6 @@ def _encoded(groups: Iterable[pa.RecordBatch], job: CompactionJob) -> Iterator[_
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _chunks(groups: Iterator[_Group], file_bytes: int) -> Iterator[Iterator[_Group]]:
-    """Split row groups into files, or into pairs of files with the same rows. Consume chunks in order."""
-    first = next(groups, None)
-    while first is not None:
-        rest: list[_Group] = []
-
-        def chunk(group: _Group, rest: list[_Group] = rest) -> Iterator[_Group]:
-            size = 0
-            found: _Group | None = group
-            while found is not None:
-                size += len(found.encoded.pages)
-                yield found
-                # a group of the first form follows the groups that contain its rows' bodies
-                is_whole = found.place == 0
-                found = next(groups, None)
-                if found is not None and is_whole and size >= file_bytes:
-                    rest.append(found)
-                    return
-
-        yield chunk(first)
-        first = rest[0] if rest else None
-
-
 def _place(layout: Layout, lake_path: str) -> Path:
     try:
         return within(layout.lake, lake_path)
@@ -314,19 +288,29 @@ def _place(layout: Layout, lake_path: str) -> Path:
         raise LakeError(f"{error.what} Nothing was changed. Find out which program wrote to the warehouse.") from None
 
 
-def _written(job: CompactionJob, target: Path, layout: Layout, groups: Iterable[_Group]) -> CompactedFile:
-    forms = _forms(job)
-    targets = [target, target.with_name(with_bodies(target.name))][: len(forms)]
-    projects: list[str] = []
-    with ExitStack() as stack:
-        files = [
-            stack.enter_context(ParquetFile(one, form, layout.storage))
-            for one, form in zip(targets, forms, strict=True)
-        ]
-        for group in groups:
-            files[group.place].add(group.encoded)
-            projects += group.first, group.last
-        for file in files:
-            file.finish({"compaction": job.digest})
-        size, lake_path = sum(map(layout.storage.size, targets)), target.relative_to(layout.lake).as_posix()
-        return CompactedFile(lake_path, files[0].row_count, size, projects[0], projects[-1])
+def _written(job: CompactionJob, layout: Layout, groups: Iterator[_Group]) -> Iterator[CompactedFile]:
+    """Write row groups to files, or to pairs of files with the same rows, and yield each finished file or pair."""
+    forms, group = _forms(job), next(groups, None)
+    for number in itertools.count():
+        if group is None:
+            return
+        target = layout.compacted_folder(job.table_name) / _name(job, number)
+        targets = [target, target.with_name(with_bodies(target.name))][: len(forms)]
+        projects: list[str] = []
+        size, is_full = 0, False
+        with ExitStack() as stack:
+            files = [
+                stack.enter_context(ParquetFile(one, form, layout.storage))
+                for one, form in zip(targets, forms, strict=True)
+            ]
+            while group is not None and not is_full:
+                files[group.place].add(group.encoded)
+                projects += group.first, group.last
+                size += len(group.encoded.pages)
+                # a group of the first form follows the groups that contain its rows' bodies
+                is_full = group.place == 0 and size >= job.file_bytes
+                group = next(groups, None)
+            for file in files:
+                file.finish({"compaction": job.digest})
+        lake_bytes, lake_path = sum(map(layout.storage.size, targets)), target.relative_to(layout.lake).as_posix()
+        yield CompactedFile(lake_path, files[0].row_count, lake_bytes, projects[0], projects[-1])

@@ -8,28 +8,12 @@ Only the file offsets change, which the footer records for every column.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 # Types in Thrift's compact protocol.
 STOP, TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(13)
-
-
-def fields(data: bytes, position: int) -> Iterator[tuple[int, int, int, int]]:
-    """Yield the fields of the struct at `position`, each with number, type, value start and value end."""
-    field = 0
-    while header := data[position]:
-        kind = header & 0x0F
-        position += 1
-        if header >> 4:
-            field += header >> 4
-        else:
-            field = unzigzag(data, position)
-            position = varint_end(data, position)
-        stop = value_end(data, position, kind)
-        yield field, kind, position, stop
-        position = stop
 
 
 def list_header(data: bytes, position: int) -> tuple[int, int, int]:
@@ -119,8 +103,8 @@ MAGIC = b"PAR1"
 #: Number of bytes after the footer, which contain the footer's length and the magic number.
 _TRAILER_BYTES = 8
 
-# FileMetaData field numbers from parquet.thrift.
-_FILE_ROWS, _FILE_GROUPS = 3, 4
+#: FileMetaData field number of the row count, from parquet.thrift.
+_FILE_ROWS = 3
 _Wanted: TypeAlias = "dict[int, _Wanted]"
 #: RowGroup fields that contain file offsets. Page indexes, which also contain offsets, and the ordinal are not
 #: supported, because this package does not write them.
@@ -152,10 +136,11 @@ class Frame:
     @classmethod
     def of(cls, footer: bytes) -> Frame:
         """Extract the frame from a footer without row groups."""
-        spans = {field: (start, end) for field, _, start, end in fields(footer, 0)}
-        before, after = spans[_FILE_ROWS][0], spans[_FILE_GROUPS][1]
-        # a field header takes one byte if the field numbers are close to each other, as in a footer
-        return cls(footer[: before - 1], footer[after:])
+        found: list[tuple[int, int]] = []
+        _find(footer, 0, {_FILE_ROWS: {}}, found)
+        [(start, end)] = found
+        # each field header takes one byte, as does the empty list of row groups after the row count
+        return cls(footer[: start - 1], footer[end + 2 :])
 
     def group(self, file: memoryview, row_count: int) -> Group:
         """Return the only row group of an in-memory file. Raises ValueError if the file has a different schema."""

@@ -11,7 +11,6 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Self
@@ -122,10 +121,10 @@ def encode(batch: pa.RecordBatch | pa.Table, table: Table, *, level: int = COMPR
         for name, rows in zip(batch.schema.names, batch.columns, strict=True)
         if rows.get_total_buffer_size() >= _UNPACKED_BYTES and rows.nbytes >= _UNPACKED_BYTES
     }
-    form = _form(table)
-    paths = [path for path in form.paths if path.partition(".")[0] in packed]
+    frame, columns = _form(table)
+    paths = [path for path in columns if path.partition(".")[0] in packed]
     codecs = {"compression": dict.fromkeys(paths, "zstd"), "compression_level": dict.fromkeys(paths, level)}
-    return form.frame.group(_encoded(batch, table, codecs), len(batch))
+    return frame.group(_encoded(batch, table, codecs), len(batch))
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:
@@ -161,21 +160,13 @@ def _encoded(batch: pa.RecordBatch | pa.Table, table: Table, codecs: dict[str, A
     return memoryview(sink.getvalue())
 
 
-@dataclass(frozen=True)
-class _Form:
-    """Common parts of a table's files: the footer frame and the paths of the Parquet columns."""
-
-    frame: footer.Frame
-    paths: tuple[str, ...]
-
-
 @cache
-def _form(table: Table) -> _Form:
+def _form(table: Table) -> tuple[footer.Frame, tuple[str, ...]]:
+    """Return the common parts of a table's files: the footer frame and the paths of the Parquet columns."""
     file = _encoded(pa.RecordBatch.from_pylist([], schema=table.schema), table, {"compression": "none"})
     schema = pq.ParquetFile(pa.BufferReader(pa.py_buffer(file))).schema
-    return _Form(
-        footer.Frame.of(footer.split(file)[1]), tuple(schema.column(number).path for number in range(len(schema)))
-    )
+    paths = tuple(schema.column(number).path for number in range(len(schema)))
+    return footer.Frame.of(footer.split(file)[1]), paths
 
 
 class ParquetFile(Unfinished):
@@ -198,6 +189,7 @@ class ParquetFile(Unfinished):
 
     def finish(self, metadata: Mapping[str, str]) -> None:
         """Write the footer with `metadata`, and rename the file to its final name."""
-        words = _form(self._table).frame.footer(self._groups, self.row_count, metadata)
+        frame, _ = _form(self._table)
+        words = frame.footer(self._groups, self.row_count, metadata)
         self.write((b"" if self.size else footer.MAGIC) + words + len(words).to_bytes(4, "little") + footer.MAGIC)
         self.land()

@@ -20,12 +20,12 @@ from resources.datasets import Dataset
 from resources.datasets.paths import with_bodies
 from resources.lake_files import COMPACTED, CompactedFile, CompactionSource
 from resources.storage import LOCAL
-from resources.tables import LOADS
+from resources.tables import COMPACTED_FILES, LOADS
 from resources.tables.declaration import version_of
 from resources.warehouse.compaction.plan import Merge, VersionMerge
 from resources.warehouse.compaction.window import leave
 from resources.warehouse.database.connect import Build, answer, raise_revision
-from resources.warehouse.database.sql import statement, transaction
+from resources.warehouse.database.sql import statement, temporary_table, transaction
 from resources.warehouse.load.files import retire
 from resources.warehouse.read.lake_parts import window
 from resources.warehouse.records import LakeFileError
@@ -217,18 +217,16 @@ def commit_compaction(
             taken = _take_version(connection, dataset, merge, prepared)
         else:
             taken = _take_hours(connection, dataset, merge, prepared, [file.lake_path for file in files])
-        connection.executemany(
-            "INSERT INTO compacted_files BY NAME SELECT ? AS table_name, ? AS compaction_id, ? AS span, "
-            "? AS first_hour, ? AS end_hour, ? AS lake_path, ? AS row_count, ? AS lake_bytes, "
-            "? AS first_project_id, ? AS last_project_id, ? AS compacted_at",
-            [
-                [
-                    *(dataset.name, prepared.digest, str(merge.span), merge.first_hour, merge.end_hour, file.lake_path),
-                    *(file.row_count, file.lake_bytes, file.first_project_id, file.last_project_id, now),
-                ]
-                for file in files
-            ],
-        ) if files else None
+        its = {
+            "table_name": dataset.name,
+            "compaction_id": prepared.digest,
+            "span": str(merge.span),
+            "first_hour": merge.first_hour,
+            "end_hour": merge.end_hour,
+            "compacted_at": now,
+        }
+        temporary_table(connection, "written", [vars(file) | its for file in files], COMPACTED_FILES.schema)
+        connection.execute("INSERT INTO compacted_files BY NAME FROM written")
         retire(connection)
         raise_revision(connection)
     return Committed(taken, len(prepared.parts) - taken)
@@ -251,9 +249,7 @@ def _take_hours(
 ) -> int:
     """Switch unchanged hours to the new files and return their number. The build file drops rows before the window."""
     parts = [dict(zip(_PARTS.names, (*part, *known), strict=True)) for part, known in prepared.parts.items()]
-    connection.register("announced_parts", pa.Table.from_pylist(parts, schema=_PARTS))
-    connection.execute("CREATE OR REPLACE TEMP TABLE compacting AS FROM announced_parts")
-    connection.unregister("announced_parts")
+    temporary_table(connection, "compacting", parts, _PARTS)
     values = {"table": dataset.name, "compaction_id": prepared.digest}
     known = window(connection) if dataset.leaves_warehouse else None
     first_hour = merge.first_hour if known is None else known.first_hour

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from typing import Final
 
 from resources.datasets import Dataset, Family
@@ -19,7 +18,6 @@ from resources.formatting import hour_text
 from resources.warehouse.database.connect import Build, answer
 from resources.warehouse.database.sql import statement
 
-_HOUR: Final = timedelta(hours=1)
 #: Age at which an hour can no longer change, because the service has deleted the hour's file.
 SETTLED: Final = timedelta(hours=50)
 #: Minimum number of files to compact. Opening fewer files takes a reader only a few milliseconds.
@@ -42,11 +40,13 @@ ORDER BY any_value(loaded_at) DESC, snapshot_id, snapshot_version
 class CompactionWindow:
     """A calendar unit (UTC) whose hourly files are compacted together.
 
-    `start` maps a timestamp to the start of its window. `age` is the delay between a window's end and its compaction.
+    `start` maps a timestamp to the start of its window. `longest` is the length of the longest window. `age` is the
+    delay between a window's end and its compaction.
     """
 
     name: str
     start: Callable[[datetime], datetime]
+    longest: timedelta
     age: timedelta
 
     def __str__(self) -> str:
@@ -55,15 +55,7 @@ class CompactionWindow:
 
     def end(self, start: datetime) -> datetime:
         """Return the end of the window that begins at `start`."""
-        return _end(self, start)
-
-
-@cache
-def _end(span: CompactionWindow, start: datetime) -> datetime:
-    moment = start
-    while span.start(moment) == start:
-        moment += _HOUR
-    return moment
+        return self.start(start + self.longest)
 
 
 def _start_of_ten_days(moment: datetime) -> datetime:
@@ -73,11 +65,13 @@ def _start_of_ten_days(moment: datetime) -> datetime:
 
 #: Shortest first.
 SPANS: Final = (
-    CompactionWindow("hour", lambda moment: moment, timedelta(minutes=30)),
-    CompactionWindow("quarter", lambda moment: moment.replace(hour=moment.hour // 6 * 6), timedelta(hours=2)),
-    CompactionWindow("day", lambda moment: moment.replace(hour=0), timedelta(hours=6)),
-    CompactionWindow("ten_days", _start_of_ten_days, SETTLED),
-    CompactionWindow("month", lambda moment: moment.replace(day=1, hour=0), SETTLED),
+    CompactionWindow("hour", lambda moment: moment, timedelta(hours=1), timedelta(minutes=30)),
+    CompactionWindow(
+        "quarter", lambda moment: moment.replace(hour=moment.hour // 6 * 6), timedelta(hours=6), timedelta(hours=2)
+    ),
+    CompactionWindow("day", lambda moment: moment.replace(hour=0), timedelta(days=1), timedelta(hours=6)),
+    CompactionWindow("ten_days", _start_of_ten_days, timedelta(days=11), SETTLED),
+    CompactionWindow("month", lambda moment: moment.replace(day=1, hour=0), timedelta(days=31), SETTLED),
 )
 _RANK: Final = {span.name: rank for rank, span in enumerate(SPANS)}
 

@@ -6,7 +6,8 @@ Each transaction removes a bounded number of rows and moves the window, so every
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -49,15 +50,6 @@ _ROWS: Final = 500_000
 
 
 @dataclass(frozen=True)
-class Hour:
-    """An hour whose changes can be removed from the build file, with the compactions that contain these changes."""
-
-    hour: datetime
-    row_count: int
-    compaction_ids: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Moved:
     """A range of hours (excluding `end_hour`) whose changes are removed from the build file, with the row count."""
 
@@ -73,14 +65,14 @@ def settled(now: datetime) -> datetime:
 
 def movable_changes(build: Build, before: datetime | None = None) -> Moved | None:
     """Return the hours before `before` (default: the settled months' end) to remove from the build file, or None."""
-    return _together(_movable(build, before))
+    return _movable(build, before)[0]
 
 
-def _movable(build: Build, before: datetime | None) -> list[Hour]:
-    """Return the hours before a given time that can be removed from the build file, in order.
+def _movable(build: Build, before: datetime | None, most: float = math.inf) -> tuple[Moved | None, set[str]]:
+    """Return the first hours that can be removed from the build file, and the compactions with their changes.
 
-    The list ends before the first hour that is pending for `articles` or due for its first compaction. The list is
-    empty if its hours have no rows.
+    The hours end before the first hour that is pending for `articles` or due for its first compaction, and before their
+    changes exceed `most`. Without changes to remove, there are no hours.
     """
     waiting = {
         unit.first_hour
@@ -89,20 +81,16 @@ def _movable(build: Build, before: datetime | None) -> list[Hour]:
         for unit in merge.units
         if unit.span is None
     }
-    found = []
+    hours: list[datetime] = []
+    row_count, compactions = 0, set[str]()
     values = {"table": LEAVING.name, "before": before or settled(build.now)}
-    for hour, row_count, compactions, is_pending in answer(build.connection, _MOVABLE, values):
-        if is_pending or hour in waiting:
+    for hour, count, its, is_pending in answer(build.connection, _MOVABLE, values):
+        if is_pending or hour in waiting or (row_count and row_count + count > most):
             break
-        found.append(Hour(hour, row_count, tuple(compactions)))
-    return found if any(one.row_count for one in found) else []
-
-
-def _together(hours: Sequence[Hour]) -> Moved | None:
-    """Combine consecutive hours into one step. Return None if the list is empty."""
-    if not hours:
-        return None
-    return Moved(hours[0].hour, hours[-1].hour + timedelta(hours=1), sum(one.row_count for one in hours))
+        hours.append(hour)
+        row_count += count
+        compactions.update(its)
+    return (Moved(hours[0], hours[-1] + timedelta(hours=1), row_count) if row_count else None), compactions
 
 
 def move_window(build: Build, before: datetime | None = None) -> Moved | None:
@@ -114,17 +102,10 @@ def move_window(build: Build, before: datetime | None = None) -> Moved | None:
     hours. Returns None if no changes can be removed. Raises LakeFileError, without changing anything, if a compacted
     file is missing or contradicts the ledger.
     """
-    connection = build.connection
-    hours: list[Hour] = []
-    for one in _movable(build, before):
-        row_count = sum(other.row_count for other in hours)
-        if row_count and row_count + one.row_count > _ROWS:
-            break
-        hours.append(one)
-    if (step := _together(hours)) is None:
-        return None
-    _check_files(connection, build.lake_root, {name for one in hours for name in one.compaction_ids})
-    _move(connection, step)
+    step, compactions = _movable(build, before, _ROWS)
+    if step is not None:
+        _check_files(build.connection, build.lake_root, compactions)
+        _move(build.connection, step)
     return step
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import re
 from collections.abc import Iterator
 
 import duckdb
@@ -69,13 +68,6 @@ def native_tables() -> tuple[tables.Table, ...]:
         tables.REJECTS,
         tables.VISIBILITY_CHANGES,
     )
-
-
-def table_names() -> list[str]:
-    """Return the build file's table names, quoted and schema-qualified."""
-    own = [(_schema_of(table), table.name) for table in native_tables()]
-    internal = re.findall(r"^CREATE TABLE IF NOT EXISTS internal\.(\w+)", statement("database/internal"), re.MULTILINE)
-    return [f"{identifier(schema)}.{identifier(name)}" for schema, name in (*own, *(("internal", n) for n in internal))]
 
 
 def digest() -> str:

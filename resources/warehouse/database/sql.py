@@ -9,10 +9,11 @@ import hashlib
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -158,6 +159,15 @@ def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
         connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")
+
+
+def temporary_table(
+    connection: duckdb.DuckDBPyConnection, name: str, rows: Sequence[Mapping[str, Any]], schema: pa.Schema
+) -> None:
+    """Create or replace a temporary table with these rows."""
+    connection.register("rows_of_python", pa.Table.from_pylist([*rows], schema=schema))
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS FROM rows_of_python")
+    connection.unregister("rows_of_python")
 
 
 #: Extensions are never downloaded implicitly, so a missing extension fails immediately instead of after seconds.

@@ -17,7 +17,15 @@ from resources.storage import UNREADABLE, read_footer
 from resources.tables import LOADS, REJECTED_LINES, Table
 from resources.warehouse.database.connect import Build, raise_revision
 from resources.warehouse.database.schema import INTERNAL_COLUMNS
-from resources.warehouse.database.sql import FORMULAS, column_list, filled, identifier, quoted, transaction
+from resources.warehouse.database.sql import (
+    FORMULAS,
+    column_list,
+    filled,
+    identifier,
+    quoted,
+    temporary_table,
+    transaction,
+)
 from resources.warehouse.database.workarounds import is_exhausted
 from resources.warehouse.records import LakeFileError
 
@@ -101,9 +109,7 @@ def announce(connection: duckdb.DuckDBPyConnection, files: Iterable[tuple[Conver
         rejects = None if file.rejects_path is None else str(file.rejects_path)
         known |= {"path": str(file.path), "rejects_path": rejects, "duplicate_count": 0, "compaction_id": None}
         rows.append({name: known[name] if name in known else getattr(file, name) for name in _INCOMING.names})
-    connection.register("announced", pa.Table.from_pylist(rows, schema=_INCOMING))
-    connection.execute("CREATE OR REPLACE TEMP TABLE incoming AS FROM announced")
-    connection.unregister("announced")
+    temporary_table(connection, "incoming", rows, _INCOMING)
 
 
 def forget_incoming(connection: duckdb.DuckDBPyConnection, *tables: str) -> None:

@@ -19,7 +19,7 @@ from resources.datasets.paths import hour_folder
 from resources.lake_files import ConvertedFile
 from resources.tables import HOURS, HourState
 from resources.warehouse.database.connect import Build, answer, raise_revision
-from resources.warehouse.database.sql import filled, statement, transaction
+from resources.warehouse.database.sql import filled, statement, temporary_table, transaction
 from resources.warehouse.load.files import (
     announce,
     check_counts,
@@ -283,21 +283,16 @@ def _record(
     if not statuses:
         return 0
     told = {
-        (status.batch_hour, status.project_id, status.namespace_id): {
+        (status.batch_hour, status.project_id, status.namespace_id): vars(status)
+        | {
             "table_name": dataset.name,
-            "batch_hour": status.batch_hour,
-            "project_id": status.project_id,
-            "namespace_id": status.namespace_id,
-            "state": status.state.value,
-            "reason": status.reason,
             "row_count": 0 if status.state is HourState.EMPTY else None,
             "checked_at": status.checked_at or now,
         }
         for status in statuses
     }
-    connection.register("announced", pa.Table.from_pylist([*told.values()], schema=_STATUSES))
+    temporary_table(connection, "announced", [*told.values()], _STATUSES)
     connection.execute(_NOTED)
-    connection.unregister("announced")
     wrong = answer(connection, "SELECT batch_hour, project_id, namespace_id FROM noted WHERE state = 'loaded' LIMIT 1")
     for hour, project, namespace in wrong:
         raise ValueError(

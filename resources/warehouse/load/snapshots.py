@@ -21,7 +21,7 @@ import duckdb
 from resources.datasets.paths import short
 from resources.tables import SNAPSHOTS
 from resources.warehouse.database.connect import Build, answer, raise_revision
-from resources.warehouse.database.sql import FORMULAS, column_list, identifier, transaction
+from resources.warehouse.database.sql import FORMULAS, column_list, identifier, temporary_table, transaction
 from resources.warehouse.load.files import (
     announce,
     check_counts,
@@ -174,21 +174,10 @@ def _take_in(build: Build, snapshot: Snapshot) -> tuple[datetime | None, int, in
         enter(connection)
     except duckdb.Error as error:
         raise unreadable(f"snapshot {snapshot.snapshot_id}", snapshot.files, table, error) from error
-    values = its | {
-        "snapshot_id": snapshot.snapshot_id,
-        "snapshot_version": snapshot.snapshot_version,
-        "boundary_at": boundary,
-        "newest_event_at": newest,
-        "exported_at": snapshot.exported_at,
-        "file_count": len(snapshot.files),
-        "row_count": row_count,
-        "duplicate_count": duplicates,
-    }
-    marks = ", ".join("?" for _ in SNAPSHOTS)
-    connection.execute(
-        f"INSERT INTO snapshots ({column_list(SNAPSHOTS)}) VALUES ({marks})",  # noqa: S608  declared names
-        [values[column.name] for column in SNAPSHOTS],
-    )
+    counts = {"row_count": row_count, "duplicate_count": duplicates}
+    version = vars(snapshot) | its | counts | {"boundary_at": boundary, "newest_event_at": newest}
+    temporary_table(connection, "version", [version], SNAPSHOTS.schema)
+    connection.execute("INSERT INTO snapshots BY NAME FROM version")
     return boundary, row_count, duplicates
 
 

@@ -154,7 +154,7 @@ def _compare(
 ) -> list[Comparison]:
     types = [("project_id", pa.string()), ("namespace_id", pa.int64())]
     schema = pa.schema([*types, ("compared_from", TIMESTAMP), ("compared_until", TIMESTAMP)])
-    connection.register("compared", pa.Table.from_pylist([*scope], schema=schema))
+    sql.temporary_table(connection, "compared", scope, schema)
     hashes = ", ".join(
         f"CASE WHEN {sql.identifier(one.name)} IS NOT NULL THEN hash({sql.identifier(one.name)}) END"
         if one.body
@@ -169,13 +169,10 @@ def _compare(
         side: _SIDE.format(rows=_rows(paths), hashes=hashes, hour=sql.moment(hour))
         for side, paths in (("streamed", streamed), ("filed", filed))
     }
-    try:
-        query = sql.statement("read/comparison", differing=f"[{differing}]", **sides)
-        rows = connection.execute(query).fetchall()
-    finally:
-        connection.unregister("compared")
+    query = sql.statement("read/comparison", differing=f"[{differing}]", **sides)
     return [
-        Comparison(*[hour, *row[:-1], tuple(_example(**one) for one in (row[-1] or ())[:_EXAMPLES])]) for row in rows
+        Comparison(*[hour, *row[:-1], tuple(_example(**one) for one in (row[-1] or ())[:_EXAMPLES])])
+        for row in connection.execute(query).fetchall()
     ]
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import groupby
 from typing import Final
 
 from resources.datasets import ARTICLE_CHANGES, LATE, RETENTION, Dataset, base_of, last_complete_hour
@@ -26,6 +27,7 @@ OUTSIDE: Final = "outside"
 #: Default number of newest hours to examine, equal to the service's retention period.
 WATCHED: Final = RETENTION // timedelta(hours=1)
 _HOUR: Final = timedelta(hours=1)
+_UNRECORDED: Final = "Nothing is recorded about this hour. A run fetches the hour while the service keeps its file."
 #: Maximum number of projects and namespaces listed in a sentence.
 _NAMED: Final = 20
 
@@ -252,29 +254,29 @@ def is_early(cell: Cell, now: datetime) -> bool:
 
 
 def _gaps(place: Place, now: datetime) -> Iterator[Gap]:
-    known = [n for n, cell in enumerate(place.cells) if cell.state not in {UNKNOWN, OUTSIDE}]
-    under_way: Gap | None = None
-    for number, cell in enumerate(place.cells):
-        state, reason = cell.state, cell.reason
+    known = [cell.batch_hour for cell in place.cells if cell.state not in {UNKNOWN, OUTSIDE}]
+
+    def kind(cell: Cell) -> tuple[str, str | None] | None:
+        """Return what consecutive cells of a gap share, or None for a cell outside a gap."""
         # hours after the last known hour are a lag, not a gap
-        behind = state == UNKNOWN and (not known or number > known[-1])
-        if state in COVERED or state == OUTSIDE or is_early(cell, now) or behind:
-            found = None
-        else:
-            if state == UNKNOWN:
-                reason = "Nothing is recorded about this hour. A run fetches the hour while the service keeps its file."
-            found = Gap(
-                place.project_id, place.namespace_id, cell.batch_hour, cell.batch_hour, state, reason, place.dataset
+        behind = cell.state == UNKNOWN and (not known or cell.batch_hour > known[-1])
+        if cell.state in COVERED or cell.state == OUTSIDE or is_early(cell, now) or behind:
+            return None
+        return cell.state, _kind(cell.reason)
+
+    for found, some in groupby(place.cells, kind):
+        if found is not None:
+            first, *others = some
+            yield Gap(
+                place.project_id,
+                place.namespace_id,
+                first.batch_hour,
+                (others or [first])[-1].batch_hour,
+                first.state,
+                _UNRECORDED if first.state == UNKNOWN else first.reason,
+                place.dataset,
+                varies=any(cell.reason != first.reason for cell in others),
             )
-        if found and under_way and (found.state, _kind(found.reason)) == (under_way.state, _kind(under_way.reason)):
-            varies = under_way.varies or found.reason != under_way.reason
-            under_way = replace(under_way, last=cell.batch_hour, varies=varies)
-            continue
-        if under_way:
-            yield under_way
-        under_way = found
-    if under_way:
-        yield under_way
 
 
 def _kind(reason: str | None) -> str | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -284,14 +284,19 @@ def faults(
 
 
 def faulty_files(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> list[FaultyFile]:
-    """Return a ledger's faulty files and their loads, using the same check as publications (`faults`)."""
+    """Return a ledger's faulty files with their loads, newest first, using the check of publications (`faults`)."""
     query = (
         "SELECT lake_path FROM loads WHERE compaction_id IS NULL AND row_count > 0 "
         "UNION SELECT lake_path FROM compacted_files"
     )
     root, names = lake_root.resolve(), [path for (path,) in answer(connection, f"{query} ORDER BY 1")]
     halves = [root / half for name in names for half in dict.fromkeys((name, with_bodies(name)))]
-    return with_parts(connection, faults(connection, lake_root, halves, Looked.last(connection)).values())
+    found = faults(connection, lake_root, halves, Looked.last(connection)).values()
+    asked = {"paths": sorted({with_rows(file.lake_path) for file in found})}
+    parts: dict[str, list[Part]] = {}
+    for path, *values in answer(connection, statement("read/parts"), asked) if found else ():
+        parts.setdefault(path, []).append(Part(*values))
+    return [replace(file, parts=tuple(parts.get(with_rows(file.lake_path), ()))) for file in found]
 
 
 def faulty(connection: duckdb.DuckDBPyConnection, lake_root: Path, lake_paths: Iterable[str]) -> dict[str, FaultyFile]:
@@ -349,16 +354,3 @@ def note_damaged(
                     Damaged(lake_root.parent).note(path.relative_to(lake_root.resolve()).as_posix(), str(error))
         found = faults(connection, lake_root, wanted)
     return [*found.values()]
-
-
-def with_parts(connection: duckdb.DuckDBPyConnection, found: Iterable[FaultyFile]) -> list[FaultyFile]:
-    """Add to each file the build file's loads whose rows the file contains, newest first."""
-    by_name = {file.lake_path: file for file in found}
-    asked = {"paths": sorted({with_rows(name) for name in by_name})}
-    parts: dict[str, list[Part]] = {}
-    for path, *values in answer(connection, statement("read/parts"), asked) if by_name else ():
-        parts.setdefault(path, []).append(Part(*values))
-    return [
-        FaultyFile(file.lake_path, file.why, file.is_gone, tuple(parts.get(with_rows(name), ())))
-        for name, file in by_name.items()
-    ]

@@ -242,14 +242,8 @@ class Reader:
             return faulty_files(connection, self._lake_root)
 
     @contextmanager
-    def open_published(self) -> Iterator[Reader]:
-        """Open the published file once for several queries, which then all read the same publication."""
-        with self._connector.connect_published() as connection:
-            yield Open(self._connector, self._lake_root, connection, is_published=True)
-
-    @contextmanager
     def opened(self, *, published: bool) -> Iterator[Reader]:
-        """Open the published file or the build file once, for several queries."""
+        """Open the published file or the build file once, for several queries that all read the same content."""
         with self._reading(published=published) as connection:
             yield Open(self._connector, self._lake_root, connection, is_published=published)
 

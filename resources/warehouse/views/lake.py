@@ -44,7 +44,7 @@ from resources.tables import (
 )
 from resources.warehouse.database.connect import answer
 from resources.warehouse.database.schema import comments
-from resources.warehouse.database.sql import FORMULAS, STATE, column_list, identifier, nulls, quoted, statement
+from resources.warehouse.database.sql import FORMULAS, STATE, column_list, filled, identifier, nulls, quoted, statement
 from resources.warehouse.read.lake_parts import LEAVING, LakePart, Window, lake_parts, window
 from resources.warehouse.read.ledger import VIEWS, FaultyFile, Looked, faults, publication
 
@@ -180,7 +180,7 @@ def _internal(found: Sources) -> dict[str, str]:
     """Return the statements that create the internal views, by view name."""
     texts = {name if name in _BELOW else f"{_INNER}{name}": query for name, query in _queries(found).items()}
     if found.live:
-        texts |= live_views(found.live, is_mixed=found.is_stream_mixed)
+        texts |= _live_views(found.live, is_mixed=found.is_stream_mixed)
     else:
         texts |= {f"{_INNER}{view.name}": f"SELECT {nulls(view)} WHERE false" for view in (*LIVE_VIEWS, *STREAM_VIEWS)}
     return {name: f"CREATE OR REPLACE VIEW internal.{identifier(name)} AS\n{query}" for name, query in texts.items()}
@@ -262,15 +262,15 @@ FROM (SELECT *, rowid AS place, replace(name, '_', ' ') AS title, true AS is_upd
 """  # noqa: S608  constant words
 
 _FACTS = """
-SELECT unnest(from_json(decode(value), '{{
+SELECT unnest(from_json(decode(value), '{
   "offsets": "MAP(VARCHAR, BIGINT)", "event_counts": "MAP(VARCHAR, BIGINT)",
   "published_at": "MAP(VARCHAR, TIMESTAMPTZ)",
-  "runs": [{{"began_at": "TIMESTAMPTZ", "kept_at": "TIMESTAMPTZ", {counts}}}]
-}}'))
+  "runs": [{"began_at": "TIMESTAMPTZ", "kept_at": "TIMESTAMPTZ", {counts}}]
+}'))
 FROM (
   FROM parquet_kv_metadata({files})
   WHERE decode(CAST(key AS BLOB)) = '{key}'
-  ORDER BY regexp_extract(file_name, '(\\d{{12}})[.]parquet$', 1) DESC
+  ORDER BY regexp_extract(file_name, '(\\d{12})[.]parquet$', 1) DESC
   LIMIT 1
 )
 """
@@ -289,12 +289,11 @@ FROM (SELECT unnest(runs, recursive := true) FROM internal.lake_stream_facts)
 """
 
 
-def live_views(folder: str, *, is_mixed: bool = False) -> Iterator[tuple[str, str]]:
-    """Yield the views over a stream folder (see `prepare_folder`) as (name, query) pairs, dependencies first.
+def _live_views(folder: str, *, is_mixed: bool) -> dict[str, str]:
+    """Return the queries of the views over a stream folder (see `prepare_folder`) by name, dependencies first.
 
     If `is_mixed` is True, some files do not contain all declared columns, so each file is opened to read its schema.
     """
-    found = {"files": quoted(f"{folder}/**/*.parquet"), "folder": quoted(folder), "mixed": str(is_mixed).lower()}
     candidates = statement(
         "state/candidates", changes="internal.live_events", base="internal.bases", more=", filename, file_row_number"
     )
@@ -305,7 +304,7 @@ def live_views(folder: str, *, is_mixed: bool = False) -> Iterator[tuple[str, st
         "lake_live_files": statement("views/live_files"),
         "lake_live_rows": _ROWS,
         "live_events": _EVENTS,
-        "live_states": _STATES.replace("{title_key}", FORMULAS["title_key"]).replace("{candidates}", candidates),
+        "live_states": filled(_STATES, candidates=candidates),
         "settled_states": _SETTLED,
         "lake_live_changes": f"SELECT {column_list(EVENTS)} FROM internal.lake_live_rows "  # noqa: S608  our own names
         "SEMI JOIN internal.live_events USING (filename, file_row_number)",
@@ -313,15 +312,13 @@ def live_views(folder: str, *, is_mixed: bool = False) -> Iterator[tuple[str, st
             f"SELECT {narrow} FROM main.article_changes "  # noqa: S608
             f"UNION ALL SELECT {narrow} FROM internal.lake_live_changes"
         ),
-        "lake_stream_facts": _FACTS.format(counts=counts, key=METADATA_KEY, files="{files}"),
+        "lake_stream_facts": filled(_FACTS, counts=counts, key=METADATA_KEY),
         "lake_stream_state": _STATE,
         "lake_stream_runs": _RUNS,
         "lake_articles_live": statement("views/articles_live", columns=column_list(ARTICLES), age=_AGE),
     }
-    for name, text in texts.items():
-        for place, value in found.items():
-            text = text.replace(f"{{{place}}}", value)  # noqa: PLW2901
-        yield name, text
+    found = {"files": quoted(f"{folder}/**/*.parquet"), "folder": quoted(folder), "mixed": str(is_mixed).lower()}
+    return {name: filled(text, **found) for name, text in texts.items()}
 
 
 def prepare_folder(folder: Path) -> bool:

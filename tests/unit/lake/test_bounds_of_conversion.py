@@ -11,6 +11,7 @@ import sys
 import tarfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -19,7 +20,7 @@ import pytest
 from resources.lake import convert
 from resources.lake.archive.blocks import BLOCK_LINES_MAX, read_blocks
 from resources.lake.archive.buffers import Buffers, Loan
-from resources.lake.encoded_blocks import EncodedBlocks
+from resources.lake.encoded_blocks import encoded_blocks
 
 ROOT = Path(__file__).resolve().parents[3]
 CONVERT = """
@@ -221,7 +222,7 @@ def test_no_more_is_made_ahead_of_the_consumer_than_there_is_room_for():
         return number, len(asked)
 
     shared = threading.BoundedSemaphore(room)
-    with ThreadPoolExecutor(2) as pool, EncodedBlocks(blocks(), pool, work, shared) as pieces:
+    with ThreadPoolExecutor(2) as pool, closing(encoded_blocks(blocks(), pool, work, shared)) as pieces:
         made = list(pieces)
     assert [number for number, _ in made] == list(range(50))
     assert made[0][1] <= room
@@ -253,7 +254,7 @@ def test_archives_share_the_room_and_none_waits_for_another_for_ever(room):
     def archive(_name):
         nonlocal under_way
         made = []
-        with EncodedBlocks(blocks(), pool, lambda number: number, shared) as pieces:
+        with closing(encoded_blocks(blocks(), pool, lambda number: number, shared)) as pieces:
             for piece in pieces:
                 made.append(piece)
                 with lock:
@@ -274,14 +275,14 @@ def test_room_is_given_back_where_a_block_a_worker_or_a_writer_fails():
         raise KeyError
 
     with ThreadPoolExecutor(2) as pool:
-        with pytest.raises(KeyError), EncodedBlocks(broken(), pool, str, shared) as pieces:
+        with pytest.raises(KeyError), closing(encoded_blocks(broken(), pool, str, shared)) as pieces:
             list(pieces)
         with (
             pytest.raises(ZeroDivisionError),
-            EncodedBlocks(iter_of(2, 0, 2), pool, lambda n: 1 // n, shared) as pieces,
+            closing(encoded_blocks(iter_of(2, 0, 2), pool, lambda n: 1 // n, shared)) as pieces,
         ):
             list(pieces)
-        with pytest.raises(TypeError), EncodedBlocks(iter_of(1, 2, 3), pool, str, shared) as pieces:
+        with pytest.raises(TypeError), closing(encoded_blocks(iter_of(1, 2, 3), pool, str, shared)) as pieces:
             sum(pieces)
     assert room_left(shared) == 3
 

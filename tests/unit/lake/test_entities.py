@@ -21,7 +21,7 @@ START = (
 
 def read(*lines: str):
     table, block = ENTITY_CHANGES.table, "".join(f"{line}\n" for line in lines).encode()
-    rows = RecordReader(table, GIVEN, table.bodies).read(memoryview(block), "m", 1, 0)
+    rows = RecordReader(table, GIVEN, table.bodies).read(memoryview(block))
     rows.batch.validate(full=True)
     return rows
 

@@ -56,7 +56,7 @@ REFUSED = {
 
 
 def read(block: bytes, bodies: frozenset[str] = STRUCTURED_ARTICLES.table.bodies):
-    rows = RecordReader(STRUCTURED_ARTICLES.table, GIVEN, bodies).read(memoryview(block), "m", 1, 0)
+    rows = RecordReader(STRUCTURED_ARTICLES.table, GIVEN, bodies).read(memoryview(block))
     rows.batch.validate(full=True)
     return rows
 

@@ -35,7 +35,7 @@ def reader(
 
 def read(block: bytes, how: str, monkeypatch: pytest.MonkeyPatch, **options) -> Rows:
     monkeypatch.setenv("WME_NATIVE", how)
-    rows = reader(**options).read(memoryview(block), "member", 11, 1000)
+    rows = reader(**options).read(memoryview(block))
     rows.batch.validate(full=True)
     return rows
 

@@ -176,7 +176,7 @@ def test_no_record_has_fewer_bytes_than_the_least(dataset, how):
         place[last] = given.get(column.name, column.values[0] if column.values else plain)
     line = json.dumps(record, separators=(",", ":")).encode()
     known = {name: given[name] for name in dataset.given if name in given}
-    made = RecordReader(dataset.table, known, dataset.table.bodies).read(memoryview(line), "", 1, 0)
+    made = RecordReader(dataset.table, known, dataset.table.bodies).read(memoryview(line))
     least = record_schema_of(dataset.table).least_bytes
     # what the declaration does not decide: a title has a letter, a purpose is one of some
     assert least <= len(line) <= least + 12
@@ -191,7 +191,7 @@ def test_the_calls_do_not_grow_with_the_lines(lake, name):
 
     def work(data: bytes) -> None:
         block = Block(memoryview(data), (Span("m", 0, 0, 0, 1),), data.count(b"\n"), 0, None)
-        found = table.of_block(reader(archive).read(block.view, "", 0, 0).rejects, block)
+        found = table.of_block(reader(archive).read(block.view).rejects, block)
         assert len(found.rows) > len(data) // 300
         encode(found.rows, REJECTED_LINES)
 

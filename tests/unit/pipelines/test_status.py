@@ -19,7 +19,7 @@ from resources.lake import Layout
 from resources.lake.live import LiveLake
 from resources.settings import Settings
 from resources.tables import ARTICLE_CHANGES, NO_SNAPSHOT, HourState
-from resources.warehouse import HourStatus, Warehouse
+from resources.warehouse import HourStatus
 from resources.warehouse.database.connect import Connector
 from tests.builds import OpenWarehouse, close_all, lay
 from tests.local_cluster import free_port
@@ -170,7 +170,7 @@ def test_loaded_files_that_no_article_knows_are_told(mirror, monkeypatch):
     mirror.publish()
     mirror.load(1)
     # as an older version published
-    monkeypatch.setattr(Warehouse, "_take_in", lambda *_: None)
+    monkeypatch.setattr("resources.warehouse.state.articles.apply_changes", lambda *_: None)
     mirror.warehouse.publish()
     assert (
         "1 loaded file has not been applied to `articles`. Run `wme run` to apply all loaded files."

@@ -102,8 +102,7 @@ class SnapshotLoad:
 
     `is_base` is True if `articles` will be based on this version after the next update. `dropped_versions` are the
     versions that this load removed. `boundary_at` is the time until which the version is complete, or None if its
-    dataset has no `event_at`. `released_lake_paths` (relative to the lake) are files that only readers of the published
-    file still use.
+    dataset has no `event_at`.
     """
 
     snapshot_id: str
@@ -116,7 +115,6 @@ class SnapshotLoad:
     duplicate_count: int
     reject_count: int
     dropped_versions: tuple[str, ...]
-    released_lake_paths: tuple[str, ...]
     seconds: float
 
     def __str__(self) -> str:
@@ -183,8 +181,7 @@ class Applied:
     """Outcome of updating a current state such as `articles`. `row_count` is the number of rows after the update.
 
     `noun` is the word for a row in messages. `file_count` counts hourly files; `lookup_file_count` counts lookup files.
-    `renewed_projects` are the projects that were rebuilt from a new snapshot. `recomputed_count` is the number of
-    states that were recomputed because a file was reloaded.
+    `renewed_projects` are the projects that were rebuilt from a new snapshot.
     """
 
     state: str
@@ -195,7 +192,6 @@ class Applied:
     renewed_projects: tuple[str, ...]
     written_count: int
     removed_count: int
-    recomputed_count: int
     row_count: int
     rebuilt: bool
     seconds: float

@@ -108,35 +108,34 @@ def _is_deep(value: Any) -> bool:
     return depth > DEPTH_MAX
 
 
-def text_of(value: Any, *, ascii_only: bool = False) -> str:
+def text_of(value: Any) -> str:
     """Return a value as JSON without whitespace, with the original text of numbers."""
-    encoder = _ASCII_ENCODER if ascii_only else _ENCODER
     try:
-        return encoder.encode(value)
+        return _ENCODER.encode(value)
     except TypeError:  # a Number
         parts: list[str] = []
-        _write(value, parts.append, encoder)
+        _write(value, parts.append)
         return "".join(parts)
 
 
-def _write(value: Any, put: Callable[[str], None], encoder: json.JSONEncoder) -> None:
+def _write(value: Any, put: Callable[[str], None]) -> None:
     """Write a value recursively, because the encoder cannot write a `Number`."""
     if isinstance(value, Number):
         put(value.text)
     elif isinstance(value, dict):
         put("{")
         for place, (name, inner) in enumerate(value.items()):
-            put(f"{',' if place else ''}{encoder.encode(name)}:")
-            _write(inner, put, encoder)
+            put(f"{',' if place else ''}{_ENCODER.encode(name)}:")
+            _write(inner, put)
         put("}")
     elif isinstance(value, list):
         put("[")
         for place, inner in enumerate(value):
             put("," if place else "")
-            _write(inner, put, encoder)
+            _write(inner, put)
         put("]")
     else:
-        put(encoder.encode(value))
+        put(_ENCODER.encode(value))
 
 
 def shown(text: str) -> str:
@@ -169,6 +168,4 @@ _TOO_DEEP = "Nested too deeply to be a record."
 _DECODER = json.JSONDecoder(
     object_pairs_hook=_object, parse_constant=_constant, parse_int=_integer, parse_float=_fraction
 )
-_ENCODER, _ASCII_ENCODER = (
-    json.JSONEncoder(ensure_ascii=ascii_only, separators=(",", ":")) for ascii_only in (False, True)
-)
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))

@@ -85,9 +85,7 @@ def compact(job: CompactionJob, layout: Layout, progress: Callable[[int], None] 
     read = (
         batch
         for source in job.sources
-        for batch in _rows(
-            _place(layout, source.lake_path), layout, source, table, counts, named(job.table_name).given, progress
-        )
+        for batch in _rows(layout, source, table, counts, named(job.table_name).given, progress)
     )
     groups = row_groups(in_order(read, table.key, folder / _name(job, 0), job.memory_bytes), job.group_bytes)
     files = tuple(_written(job, layout, _encoded(groups, job)))
@@ -103,7 +101,6 @@ def _name(job: CompactionJob, number: int) -> str:
 
 
 def _rows(
-    path: Path,
     layout: Layout,
     source: CompactionSource,
     table: Table,
@@ -112,6 +109,10 @@ def _rows(
     progress: Callable[[int], None],
 ) -> Iterator[pa.RecordBatch]:
     """Yield a file's rows in the form of compacted files, without the dropped rows."""
+    try:
+        path = within(layout.lake, source.lake_path)
+    except UnusableFileError as error:
+        raise LakeError(f"{error.what} Nothing was changed. Find out which program wrote to the warehouse.") from None
     beside = path.with_name(with_bodies(path.name))
     paths = [path] if beside == path else [path, beside]
     names = [one.relative_to(layout.lake).as_posix() for one in paths]
@@ -279,13 +280,6 @@ def _encoded(groups: Iterable[pa.RecordBatch], job: CompactionJob) -> Iterator[_
             yield under_way.popleft().result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _place(layout: Layout, lake_path: str) -> Path:
-    try:
-        return within(layout.lake, lake_path)
-    except UnusableFileError as error:
-        raise LakeError(f"{error.what} Nothing was changed. Find out which program wrote to the warehouse.") from None
 
 
 def _written(job: CompactionJob, layout: Layout, groups: Iterator[_Group]) -> Iterator[CompactedFile]:

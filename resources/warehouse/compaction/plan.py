@@ -162,11 +162,11 @@ def planned(build: Build, dataset: Dataset) -> list[Merge] | list[VersionMerge]:
     asked = {"table": dataset.name}
     if dataset.family is Family.SNAPSHOT:
         found = (VersionMerge(*row) for row in answer(build.connection, _VERSIONS, asked))
-        return [merge for merge in found if is_worth(merge.file_count, merge.lake_bytes, FILE_BYTES)]
+        return [merge for merge in found if _is_worth(merge.file_count, merge.lake_bytes)]
     return merges((Unit(*row) for row in answer(build.connection, statement("compaction/units"), asked)), build.now)
 
 
-def merges(units: Iterable[Unit], now: datetime, *, file_bytes: int = FILE_BYTES) -> list[Merge]:
+def merges(units: Iterable[Unit], now: datetime) -> list[Merge]:
     """Return the due compactions, newest first, because recent hours are read most often.
 
     Each unit is assigned to the longest due window in which a compaction reduces the number of files. The next
@@ -184,7 +184,7 @@ def merges(units: Iterable[Unit], now: datetime, *, file_bytes: int = FILE_BYTES
             if not mended:
                 some = [unit for unit in some if unit.span != span.name]  # noqa: PLW2901
             files, size = sum(unit.file_count for unit in some), sum(unit.lake_bytes for unit in some)
-            if mended or is_worth(files, size, file_bytes):
+            if mended or _is_worth(files, size):
                 found.append(Merge(span, start, tuple(some)))
                 taken = set(map(id, some))
                 left = [unit for unit in left if id(unit) not in taken]
@@ -200,6 +200,6 @@ def _by_span(units: Sequence[Unit], span: CompactionWindow) -> dict[datetime, li
     return found
 
 
-def is_worth(file_count: int, lake_bytes: int, file_bytes: int) -> bool:
+def _is_worth(file_count: int, lake_bytes: int) -> bool:
     """Return True if a compaction reduces the number of files enough to justify rewriting them."""
-    return file_count > _FEW and file_count > 2 * -(-lake_bytes // file_bytes)
+    return file_count > _FEW and file_count > 2 * -(-lake_bytes // FILE_BYTES)

@@ -1,6 +1,6 @@
 INSERT INTO hours BY NAME
 WITH last AS (
-  SELECT greatest(max(batch_hour), $until) AS batch_hour FROM hours WHERE table_name = $table
+  SELECT max(batch_hour) AS batch_hour FROM hours WHERE table_name = $table
 ),
 pairs AS (
   FROM beginnings

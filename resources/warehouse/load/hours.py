@@ -309,15 +309,14 @@ def fill_coverage(
     namespaces: Sequence[int],
     now: datetime | None = None,
     *,
-    until: datetime | None = None,
     dataset: Dataset = ARTICLE_CHANGES,
 ) -> int:
     """Add missing rows to `hours`, from a dataset's first to its last known hour. Return the number of changed rows.
 
     All changes are in one transaction. The first hour of a project and namespace is its first hour with a file. For
     articles, the first hour is the hour of the newest snapshot's boundary if that hour is earlier. The last hour is the
-    last known hour of any project, or `until` if `until` is later. Hours that the service has deleted become
-    `past_retention`; others become `missing`. Rows for expired hours before the first hour are deleted.
+    last known hour of any project. Hours that the service has deleted become `past_retention`; others become `missing`.
+    Rows for expired hours before the first hour are deleted.
     """
     connection, now = build.connection, now or build.now
     parameters = {
@@ -325,7 +324,6 @@ def fill_coverage(
         "projects": list(projects),
         "namespaces": list(namespaces),
         "now": now,
-        "until": until,
         "kept_from": now - RETENTION,
         "missing_reason": "The hour was not fetched; the service still keeps it, so a run or a backfill loads it.",
         "past_reason": "The hour was not fetched while the service kept it (two days); a snapshot closes the gap.",

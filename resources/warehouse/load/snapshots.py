@@ -79,10 +79,9 @@ def load_snapshot(
         changed = reload or lost or not known or held != digests
         before = _base(connection, snapshot)
         dropped: list[str] = []
-        released: list[str] = []
         if changed:
             if known:
-                released += _drop(connection, snapshot, snapshot.snapshot_version)
+                _drop(connection, snapshot, snapshot.snapshot_version)
             boundary, row_count, duplicates = _take_in(build, snapshot)
             versions = _newest_first(connection, snapshot)
             if snapshot.dataset.state is not None:
@@ -90,11 +89,8 @@ def load_snapshot(
             else:
                 dropped = [version for version in versions if version != snapshot.snapshot_version]
             for version in dropped:
-                released += _drop(connection, snapshot, version)
+                _drop(connection, snapshot, version)
             retire(connection)
-            named = "SELECT lake_path FROM loads UNION SELECT lake_path FROM compacted_files"
-            kept = {path for (path,) in connection.execute(named).fetchall()}
-            released = [path for path in released if path not in kept]
             raise_revision(connection)
         else:
             boundary, row_count, duplicates, _ = known[0]
@@ -115,7 +111,6 @@ def load_snapshot(
         duplicate_count=duplicates,
         reject_count=sum(file.reject_count for file in snapshot.files),
         dropped_versions=tuple(dropped),
-        released_lake_paths=tuple(released),
         seconds=time.perf_counter() - started,
     )
 
@@ -271,18 +266,18 @@ def _newest_first(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> 
     return [version for (version,) in found]
 
 
-def _drop(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, version: str) -> list[str]:
-    """Remove a snapshot version, inside a transaction. Return the paths of its files, relative to the lake."""
+def _drop(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, version: str) -> None:
+    """Remove a snapshot version, inside a transaction."""
     key = [*_scope(snapshot), version]
     (hour,) = answer(connection, f"SELECT source_at FROM snapshots WHERE {_OF_SCOPE} AND snapshot_version = ?", key)[0]  # noqa: S608
     source = [*_scope(snapshot), hour]
-    paths = connection.execute(f"SELECT lake_path FROM loads WHERE {_OF_SCOPE} AND source_at = ?", source).fetchall()  # noqa: S608
-    compacted = _compacted(connection, snapshot, hour)
-    for table in ("loads", "rejects"):
-        connection.execute(f"DELETE FROM {table} WHERE {_OF_SCOPE} AND source_at = ?", source)  # noqa: S608  constant names
+    of_version = f"FROM {{}} WHERE {_OF_SCOPE} AND source_at = ?"
     connection.execute(
-        "DELETE FROM internal.hidden_rows WHERE list_contains($1, lake_path)", [[path for (path,) in paths]]
+        f"DELETE FROM internal.hidden_rows WHERE lake_path IN (SELECT lake_path {of_version.format('loads')})",  # noqa: S608
+        source,
     )
+    for table in ("loads", "rejects"):
+        connection.execute(f"DELETE {of_version.format(table)}", source)
     if not snapshot.dataset.rows_stay_in_lake:
         connection.execute(
             f"DELETE FROM {identifier(snapshot.dataset.name)} WHERE snapshot_version = ? "  # noqa: S608  a declared name
@@ -290,7 +285,6 @@ def _drop(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, version: st
             [version, *_scope(snapshot)],
         )
     connection.execute(f"DELETE FROM snapshots WHERE {_OF_SCOPE} AND snapshot_version = ?", key)  # noqa: S608  constant words
-    return [*(path for (path,) in paths), *compacted]
 
 
 def _compacted(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, source_at: datetime) -> list[str]:

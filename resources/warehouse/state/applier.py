@@ -31,8 +31,8 @@ class Rule:
         noun: Word for a row in messages.
         renewed: Query for projects with a new snapshot.
         renew: Function that rebuilds the projects in `renewed` and returns the number of rows written.
-        advance: Function that applies the files in `pending` to other projects and returns the numbers of rows written,
-            rows removed, and states recomputed.
+        advance: Function that applies the files in `pending` to other projects and returns the numbers of rows written
+            and removed.
         also: Additional datasets whose files are applied.
     """
 
@@ -40,7 +40,7 @@ class Rule:
     noun: str
     renewed: str
     renew: Callable[[Build], int]
-    advance: Callable[[Build], tuple[int, int, int]]
+    advance: Callable[[Build], tuple[int, int]]
     also: tuple[Dataset, ...] = ()
 
     def apply(self, build: Build, *, renewed: str | None = None, rebuilt: bool = False) -> Applied:
@@ -62,11 +62,11 @@ class Rule:
         lookup_file_count = counts.pop(None, 0)
         file_count = sum(counts.values())
         projects = tuple(name for (name,) in answer(connection, "SELECT project_id FROM renewed ORDER BY ALL"))
-        written = removed = recomputed = 0
+        written = removed = 0
         if file_count or lookup_file_count or projects:
             written = self.renew(build) if projects else 0
             if not rebuilt:
-                more, removed, recomputed = self.advance(build)
+                more, removed = self.advance(build)
                 written += more
             for ledger in ("loads", "snapshots"):
                 connection.execute(
@@ -84,7 +84,6 @@ class Rule:
             renewed_projects=() if rebuilt else projects,
             written_count=written,
             removed_count=removed,
-            recomputed_count=written if rebuilt else recomputed,
             row_count=count_of(connection, self.state.name),
             rebuilt=rebuilt,
             seconds=time.perf_counter() - started,

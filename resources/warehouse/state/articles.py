@@ -209,18 +209,17 @@ def _compete(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list
     connection.execute("CREATE OR REPLACE TEMP VIEW states AS\n" + "\nUNION ALL\n".join(parts))
 
 
-def _advance(build: Build) -> tuple[int, int, int]:
-    """Apply pending files of projects that are not rebuilt. Return the written, removed and recomputed counts."""
+def _advance(build: Build) -> tuple[int, int]:
+    """Apply pending files of projects that are not rebuilt. Return the numbers of pages written and removed."""
     connection, lake_root, _ = build
     if not count_of(connection, "pending ANTI JOIN renewed USING (project_id)"):
-        return 0, 0, 0
+        return 0, 0
     bases = _bases(connection, lake_root, checked=True)
     # 1
     connection.execute(statement("state/apply_pending", candidates="internal.candidates"))
     # 2
-    redone = ("(SELECT DISTINCT * FROM redone_titles)", "(SELECT DISTINCT * FROM redone_pages)")
-    recomputed = sum(count_of(connection, rows) for rows in redone)
-    if recomputed:
+    is_redone = count_of(connection, "(FROM redone_titles UNION ALL BY NAME FROM redone_pages)") > 0
+    if is_redone:
         _compete(connection, lake_root, bases, "SELECT DISTINCT project_id FROM advancing")
         connection.execute(_HISTORY)
     # 3 and 4
@@ -229,7 +228,7 @@ def _advance(build: Build) -> tuple[int, int, int]:
     removed = count_of(connection, "leaving ANTI JOIN deciding USING (project_id, article_id)")
     connection.execute(filled(_KEEP))
     # step 6: without a reload, deciding rows are in pending files, whose rows are in `article_changes`
-    return _insert(connection, bases, "all_changes" if recomputed else "article_changes"), removed, recomputed
+    return _insert(connection, bases, "all_changes" if is_redone else "article_changes"), removed
 
 
 def _renew(build: Build) -> int:

@@ -134,14 +134,14 @@ def _renew(build: Build) -> int:
     return one_number(build.connection, with_rule(_INSERT, chosen="{rows}"))
 
 
-def _advance(build: Build) -> tuple[int, int, int]:
-    """Apply pending files. Return the numbers of entities written, removed and recomputed.
+def _advance(build: Build) -> tuple[int, int]:
+    """Apply pending files. Return the numbers of entities written and removed.
 
     Snapshots and earlier hours are read only if a previous deciding row might be missing.
     """
     connection = build.connection
     if count_of(connection, "renewed"):
-        return 0, 0, 0
+        return 0, 0
     connection.execute(with_rule(_FRESH))
     redone = count_of(connection, "redone")
     again = "SELECT * FROM ({states}) SEMI JOIN redone USING (project_id, entity_id)"
@@ -152,7 +152,7 @@ def _advance(build: Build) -> tuple[int, int, int]:
         "(FROM deciding_before WHERE is_update) ANTI JOIN (FROM winning WHERE is_update) USING (project_id, entity_id)"
     )
     removed = count_of(connection, ended)
-    return one_number(connection, with_rule(_INSERT, chosen=chosen)), removed, redone
+    return one_number(connection, with_rule(_INSERT, chosen=chosen)), removed
 
 
 RULE = Rule(

@@ -164,13 +164,6 @@ def test_with_two_snapshots_the_newest_tells_what_is_wanted_and_quiet_hours_lead
     assert state.exact_from_at == lake.hour(0) + timedelta(minutes=100, microseconds=1)
 
 
-def test_fill_reaches_the_hour_asked_for(lake, warehouse):
-    load(lake, warehouse, 0)
-    assert warehouse.fill_coverage(["enwiki"], [0], lake.hour(5), until=lake.hour(3)) == 3
-    assert states(warehouse, lake) == {0: "loaded", 1: "missing", 2: "missing", 3: "missing"}
-    assert warehouse.fill_coverage(["enwiki"], [0], lake.hour(5), until=lake.hour(1)) == 0
-
-
 def test_fill_of_nothing_known(lake, warehouse):
     assert warehouse.fill_coverage(["enwiki"], [0], lake.hour(5)) == 0
 

@@ -400,8 +400,7 @@ def test_redo_that_loses_the_deciding_row_brings_the_older_one_back(lake, wareho
     assert articles(warehouse) == [(2, "C")]
     warehouse.load_hour(lake.hour(1), [lake.file(1, [])])
     assert articles(warehouse) == [(2, "C")], "nothing moves before it is applied"
-    applied = warehouse.apply_changes()
-    assert applied.recomputed_count == 3
+    warehouse.apply_changes()
     assert articles(warehouse) == [(1, "A"), (2, "B")]
     advanced = state(warehouse)
     warehouse.rebuild_articles()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from resources.datasets import ARTICLE_CHANGES
 from resources.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def load_hours(data: Path, hours: Sequence[list[ConvertedFile]]) -> None:
     for files in hours:
         hour = files[0].batch_hour
         assert hour is not None
-        warehouse.load_hour(hour, files)
+        warehouse.load_hour(hour, files, dataset=ARTICLE_CHANGES)
     warehouse.apply_changes()
 
 

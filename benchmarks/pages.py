@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from resources import datasets
 from resources.datasets.paths import short
 from resources.tables import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.warehouse import ConvertedFile, Snapshot
@@ -116,7 +117,7 @@ class Pages:
                 connection.execute(f"COPY ({self._values(rows, SNAPSHOT_ARTICLES)}) TO {quoted(str(path))} ({_FILE})")
             identity = path.name.split(".")[0]
             files.append(ConvertedFile(path=path, identifier=identity, **_counts(path, last - first, 0)))
-        return Snapshot(name, version, project, 0, tuple(files), len(files))
+        return Snapshot(name, version, project, 0, tuple(files), len(files), None, datasets.SNAPSHOT_ARTICLES)
 
     def hour(self, number: int, changes: int) -> list[ConvertedFile]:
         """Write an hour's files.

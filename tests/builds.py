@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import inspect
 import os
 import sys
 import tempfile
@@ -28,6 +29,7 @@ from resources.warehouse.views.lake import make_views, sources
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager, ExitStack
+    from datetime import datetime
 
     from resources.datasets import Dataset
 
@@ -138,8 +140,25 @@ def _begin(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("USE warehouse; SET TimeZone = 'UTC'")
 
 
+def _of_articles(name: str) -> Callable[..., Any]:
+    """The method of a warehouse, for the changes of articles unless a dataset is named."""
+    original = getattr(Warehouse, name)
+    signature = inspect.signature(original)
+
+    def method(*args: Any, **more: Any) -> Any:
+        if "dataset" not in signature.bind_partial(*args, **more).arguments:
+            more["dataset"] = datasets.ARTICLE_CHANGES
+        return original(*args, **more)
+
+    return method
+
+
 class OpenWarehouse(Warehouse):
     """A warehouse whose files stay open in this process until `close_all`, or until a test asks for `build_path`."""
+
+    load_hour, record_statuses, fill_coverage, coverage, audit, summary = map(
+        _of_articles, ("load_hour", "record_statuses", "fill_coverage", "coverage", "audit", "summary")
+    )
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -201,3 +220,10 @@ def replaced_file(data: Path) -> Path:
     old.write_bytes(b"an earlier conversion")
     os.utime(old, (0, 0))
     return old
+
+
+def loaded_digests(warehouse: Warehouse, hour: datetime, table: str = "article_changes") -> dict[tuple[str, int], str]:
+    """The digests of an hour's loaded files, by project and namespace."""
+    query = "SELECT project_id, namespace_id, digest FROM loads WHERE table_name = ? AND batch_hour = ?"
+    with looking(warehouse) as connection:
+        return {tuple(place): digest for *place, digest in connection.execute(query, [table, hour]).fetchall()}

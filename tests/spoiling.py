@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from resources import datasets
 from resources.lake import Archive, Layout, convert
 from resources.sandbox import Settings
 from resources.sandbox.store.archived_world import ArchivedWorld
@@ -32,4 +33,4 @@ def spoil(
         if namespace in namespaces:
             archive = Archive(batch.path, batch.record["identifier"], batch.version, hour, project, namespace)
             strange.append(convert(archive, Layout(warehouse.data)))
-    assert warehouse.load_hour(hour, strange).changed
+    assert warehouse.load_hour(hour, strange, dataset=datasets.ARTICLE_CHANGES).changed

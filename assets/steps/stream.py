@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resources import files
-from resources.datasets import RETENTION
+from resources.datasets import ARTICLE_CHANGES, RETENTION
 from resources.datasets.live import Run, Step
 from resources.errors import MirrorError
 from resources.formatting import counted, hour_text, moment_text
@@ -207,7 +207,7 @@ def loaded_hours(warehouse: Warehouse, scope: Collection[tuple[str, int]], hours
     """Return the hours for which the published file contains the complete mirrored scope."""
     if not warehouse.published_path.exists():
         return set()
-    rows = warehouse.coverage(hours[0], hours[-1] + _HOUR)
+    rows = warehouse.coverage(hours[0], hours[-1] + _HOUR, dataset=ARTICLE_CHANGES)
     covered = {(row.batch_hour, row.project_id, row.namespace_id) for row in rows if row.state in COVERED}
     return {hour for hour in hours if all((hour, *one) in covered for one in scope)}
 

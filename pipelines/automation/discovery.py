@@ -74,7 +74,7 @@ def missing_hours(
     rows: Iterable[CoverageRow],
     layout: Layout,
     scope: Collection[tuple[str, int]],
-    dataset: Dataset = ARTICLE_CHANGES,
+    dataset: Dataset,
     beginnings: Mapping[tuple[str, int], datetime] | None = None,
 ) -> list[datetime]:
     """Return recent hours in which a mirrored project's data is missing, and hours to fetch again, oldest first.
@@ -211,9 +211,7 @@ def partitions_of(run: dg.DagsterRun) -> tuple[str | None, str | None]:
     return run.tags.get(RunTag.RANGE_START, one), run.tags.get(RunTag.RANGE_END, one)
 
 
-def published(
-    hours: Sequence[datetime], client: EnterpriseClient, now: datetime, dataset: Dataset = ARTICLE_CHANGES
-) -> list[datetime]:
+def published(hours: Sequence[datetime], client: EnterpriseClient, now: datetime, dataset: Dataset) -> list[datetime]:
     """Return the published hours, oldest first. Sends at most six requests, starting with the newest hour."""
     there = [hour for hour in hours if now - hour > LATE + HOUR]
     late = hours[len(there) :]

@@ -18,7 +18,7 @@ import click
 from pipelines.cli import terminal
 from pipelines.cli.terminal import FILE, HOUR, PROJECT, DatasetName, dataset_option
 from resources import connection, datasets
-from resources.datasets import ARTICLE_CHANGES, Dataset, Family
+from resources.datasets import Dataset, Family
 from resources.enterprise import EnterpriseClient, Listing, Query, endpoints
 from resources.enterprise.models import Record
 from resources.enterprise.query import Kind
@@ -223,7 +223,7 @@ def lists(*, dataset: Dataset | None, identifier: str | None, as_json: bool, ask
 @click.argument("identifier", metavar="[ID]", type=FILE, required=False)
 @click.option("--all", "everything", is_flag=True, help="Show all projects, not only mirrored projects.")
 @_json_lines
-@dataset_option(Family.HOURLY, ARTICLE_CHANGES)
+@dataset_option(Family.HOURLY)
 def batches(
     *, hour: datetime | None, identifier: str | None, everything: bool, as_json: bool, dataset: Dataset
 ) -> None:

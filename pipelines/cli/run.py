@@ -139,12 +139,12 @@ def run(
         """Check the names, choose the hours, and return the snapshots to load first."""
         connection.check_names(client, Layout(settings.data), settings.projects, settings.namespaces)
         if first is None:
-            hours[:] = runs.newest_hours(client, count or 3, datetime.now(UTC))
+            hours[:] = runs.newest_hours(client, count or 3, datetime.now(UTC), datasets.default(Family.HOURLY))
         if no_snapshots or not (snapshots or settings.sandbox):
             return {}
         say("Listing the service's snapshots")
         # by default, only snapshots of articles, because each dataset downloads complete projects
-        chosen = wanted or (() if snapshots else (datasets.SNAPSHOT_ARTICLES,))
+        chosen = wanted or (() if snapshots else (datasets.default(Family.SNAPSHOT),))
         return pending.snapshots_to_fetch(client, settings, chosen, newer=snapshots == "newer")
 
     def attempt() -> RunReport:

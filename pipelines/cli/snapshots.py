@@ -17,7 +17,7 @@ from pipelines.cli import Group, terminal
 from pipelines.cli.records import answered, path_of
 from pipelines.cli.terminal import CHUNK, SNAPSHOT, dataset_option
 from resources import connection
-from resources.datasets import SNAPSHOT_ARTICLES, Dataset, Family
+from resources.datasets import Dataset, Family
 from resources.datasets.paths import short
 from resources.enterprise import EnterpriseClient, Listing, Query, SnapshotOptions
 from resources.enterprise.models import Record
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pipelines.operations.snapshots import CombinedPlan
 
 
-_dataset = dataset_option(Family.SNAPSHOT, SNAPSHOT_ARTICLES)
+_dataset = dataset_option(Family.SNAPSHOT)
 
 
 @click.group(cls=Group)

@@ -264,14 +264,14 @@ hours_option = click.option(
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only failures, for cron.")
 
 
-def dataset_option(family: Family, default: Dataset) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def dataset_option(family: Family) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Build the `--dataset` option for commands that support every dataset in a family."""
     return click.option(
         "--dataset",
         type=DatasetName(family),
-        default=default,
+        default=datasets.default(family),
         metavar="NAME",
-        help=f"Name of the dataset's table.  [default: {default.name}]",
+        help=f"Name of the dataset's table.  [default: {datasets.default(family).name}]",
     )
 
 

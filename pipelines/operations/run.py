@@ -27,7 +27,7 @@ from pipelines.definitions import build_defs, first_hour
 from pipelines.operations import pending
 from pipelines.process import processes
 from resources import connection, datasets
-from resources.datasets import ARTICLE_CHANGES, Dataset, Family, last_complete_hour
+from resources.datasets import Dataset, Family, last_complete_hour
 from resources.enterprise import EnterpriseClient
 from resources.enterprise.errors import EnterpriseError, NotPublishedYet, UnreachableError
 from resources.formatting import counted, hour_text
@@ -74,9 +74,7 @@ def _quiet(_context: dg.InitLoggerContext) -> logging.Logger:
 QUIET = dg.LoggerDefinition(_quiet)
 
 
-def newest_hours(
-    client: EnterpriseClient, count: int, now: datetime, dataset: Dataset = ARTICLE_CHANGES
-) -> list[datetime]:
+def newest_hours(client: EnterpriseClient, count: int, now: datetime, dataset: Dataset) -> list[datetime]:
     """Return the `count` newest hours that the service has published, oldest first.
 
     A batch listing appears some minutes after its hour, so the newest complete hour can be missing. Raises

@@ -11,7 +11,7 @@ from typing import Any
 
 from assets.steps import snapshot as snapshot_sets
 from resources import connection
-from resources.datasets import SNAPSHOT_ARTICLES, Dataset
+from resources.datasets import Dataset
 from resources.engine import Engine, Reporter
 from resources.enterprise import (
     Download,
@@ -77,7 +77,7 @@ def plan(
     settings: Settings,
     identifiers: Iterable[str],
     options: FetchOptions,
-    dataset: Dataset = SNAPSHOT_ARTICLES,
+    dataset: Dataset,
 ) -> CombinedPlan:
     """Plan the download of snapshots into the archive, without using quota or changing anything.
 

@@ -285,6 +285,11 @@ def datasets(family: Family | None = None) -> tuple[Dataset, ...]:
     return tuple(one for one in _declared if family in (None, one.family))
 
 
+def default(family: Family) -> Dataset:
+    """Return the dataset that a command uses if none is named, which is the first declared dataset of its family."""
+    return datasets(family)[0]
+
+
 def named(name: str) -> Dataset:
     """Return the dataset with this name. Raises KeyError if no such dataset exists."""
     return {one.name: one for one in _declared}[name]

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from resources import data_folder
-from resources.datasets import AHEAD, ARTICLE_CHANGES, LOOKUPS, SNAPSHOT_ARTICLES, Dataset
+from resources.datasets import AHEAD, ARTICLE_CHANGES, LOOKUPS, Dataset
 from resources.datasets.paths import PARQUET, hour_folder, name_of, safe, short
 from resources.storage import LOCAL, Storage
 from resources.tables import Table
@@ -160,7 +160,7 @@ class SnapshotArchive(Archive):
     snapshot_id: str
     snapshot_version: str
     exported_at: datetime | None = field(default=None, kw_only=True)
-    dataset: Dataset = field(default=SNAPSHOT_ARTICLES, kw_only=True)
+    dataset: Dataset = field(kw_only=True)
 
     @property
     def made_at(self) -> datetime | None:

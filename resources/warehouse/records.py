@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from resources.datasets import SNAPSHOT_ARTICLES, Dataset
+from resources.datasets import Dataset
 from resources.datasets.paths import short
 from resources.errors import DiskFullError, MirrorError
 from resources.formatting import counted
@@ -92,8 +92,8 @@ class Snapshot:
     namespace_id: int
     files: tuple[ConvertedFile, ...]
     file_count: int
-    exported_at: datetime | None = None
-    dataset: Dataset = SNAPSHOT_ARTICLES
+    exported_at: datetime | None
+    dataset: Dataset
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ import pytest
 from playwright.sync_api import expect, sync_playwright
 
 from assets.layers import HOUR, key_of
+from resources import datasets
 from resources.formatting import hour_text
 from resources.tables import ARTICLE_CHANGES
 from resources.warehouse import Warehouse
@@ -297,7 +298,10 @@ def rows_of(mirror: Mirror, run: str, hours: list[datetime]) -> dict[str, int]:
     told = {layer: mirror.materializations(layer, run) for layer in LAYERS}
     for layer in LAYERS:
         assert set(told[layer]) == {key_of(hour) for hour in hours}, layer
-    held = {audit.batch_hour: audit.row_count for audit in Warehouse(mirror.data).audit(hours)}
+    held = {
+        audit.batch_hour: audit.row_count
+        for audit in Warehouse(mirror.data).audit(hours, dataset=datasets.ARTICLE_CHANGES)
+    }
     for hour in hours:
         archive, lake, warehouse = (told[layer][key_of(hour)] for layer in LAYERS)
         assert archive["files"] == len(PROJECTS)
@@ -317,11 +321,11 @@ def test_a_backfill_of_all_layers_is_one_run_and_its_damaged_hour_is_red_with_it
     good = [hour for hour in HOURS if hour != DAMAGED]
     rows_of(mirror, run["runId"], good)
     warehouse = Warehouse(mirror.data)
-    held = {audit.batch_hour: audit.row_count for audit in warehouse.audit(HOURS)}
+    held = {audit.batch_hour: audit.row_count for audit in warehouse.audit(HOURS, dataset=datasets.ARTICLE_CHANGES)}
     # of the red hour the other projects are loaded
     assert sorted(held) == list(HOURS)
     assert all(held.values())
-    rows = warehouse.coverage(DAMAGED, DAMAGED + timedelta(hours=1), published=False)
+    rows = warehouse.coverage(DAMAGED, DAMAGED + timedelta(hours=1), published=False, dataset=datasets.ARTICLE_CHANGES)
     assert {row.project_id for row in rows if row.state == "missing"} == {"frwiki"}
     assert {row.state for row in rows if row.project_id != "frwiki"} == {"loaded"}
     (reason,) = {row.reason for row in rows if row.state == "missing"}

@@ -14,6 +14,7 @@ import duckdb
 import pytest
 
 from assets.layers import HOUR, key_of
+from resources import datasets
 from resources.warehouse import Warehouse
 from tests.e2e.test_backfill_in_browser import LAYERS, PROJECTS, Mirror, answered, ended, process, until
 from tests.local_cluster import cluster, free_port
@@ -61,7 +62,9 @@ def test_a_day_is_converted_by_workers_and_loaded_by_the_run(tmp_path):
             made = {layer: mirror.materializations(layer, backfill.run["runId"]) for layer in LAYERS}
     for layer in LAYERS:
         assert set(made[layer]) == {key_of(hour) for hour in hours}, layer
-    held = {audit.batch_hour: audit.row_count for audit in Warehouse(data).audit(hours)}
+    held = {
+        audit.batch_hour: audit.row_count for audit in Warehouse(data).audit(hours, dataset=datasets.ARTICLE_CHANGES)
+    }
     lines = {hour: mirror.lines(hour) for hour in hours}
     assert held == {hour: lines[hour] - made[LAYERS[2]][key_of(hour)]["duplicates"] for hour in hours}
     # the workers wrote the lake: a name of theirs is in no file, but the run had no converter at work

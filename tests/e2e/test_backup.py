@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from resources import backup as backups
+from resources import datasets
 from resources.data_folder import copying
 from resources.warehouse import Warehouse
 from tests.builds import replaced_file
@@ -291,7 +292,10 @@ def test_the_archive_alone_makes_the_identical_warehouse(
     assert told.code == 1
     assert f"article_changes {hours[0]:%Y-%m-%d %H}:00 UTC: " in told.err
     assert "Loaded 2 snapshot versions and 3 hours." in told.out
-    states = {(row.batch_hour, row.project_id): row.state for row in Warehouse(data).coverage(published=False)}
+    states = {
+        (row.batch_hour, row.project_id): row.state
+        for row in Warehouse(data).coverage(published=False, dataset=datasets.ARTICLE_CHANGES)
+    }
     assert (states[hours[0], "enwiki"], states[hours[0], "frwiki"]) == ("missing", "loaded")
     assert "There is no archive in " in call("rebuild", environ=copied | {"WME_DATA": str(tmp_path / "none")}).err
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from resources import datasets
 from resources.tables import HourState
 from resources.warehouse import HourStatus, Warehouse
 from tests.e2e.conftest import PATIENCE_SECONDS, bare
@@ -166,7 +167,9 @@ def test_kills_on_the_way_are_made_good_by_calling_it_again(
 ) -> None:
     data = Path(both["WME_DATA"])
     # the list of an hour is kept that another project was looked for in
-    Warehouse(data).record_statuses([HourStatus(hours[2], "enwiki", 0, HourState.ABSENT, "Quiet.")])
+    Warehouse(data).record_statuses(
+        [HourStatus(hours[2], "enwiki", 0, HourState.ABSENT, "Quiet.")], dataset=datasets.ARTICLE_CHANGES
+    )
     everything = files(data)
     kept = {name: digest for name, digest in everything.items() if "frwiki" not in name}
     pages = (

@@ -86,7 +86,7 @@ def test_hours_that_nobody_can_bring_in_do_not_spoil_a_backfill(
                 assert "no longer has the hour" in said[key_of(hour)].description
         assert {run.status for run in runs} == {dg.DagsterRunStatus.SUCCESS}
         assert status == "COMPLETED_SUCCESS"
-    rows = Warehouse(tmp_path / "data").coverage(published=False)
+    rows = Warehouse(tmp_path / "data").coverage(published=False, dataset=datasets.ARTICLE_CHANGES)
     states = {(row.batch_hour, row.state) for row in rows}
     assert {(hour, "past_retention") for hour in gone} <= states
     assert {hour for hour, state in states if state == "loaded"} == set(hours[1:])

@@ -128,7 +128,11 @@ def loaded(data: Path) -> set[datetime]:
     """The hours that an analyst finds."""
     if not (data / "warehouse.duckdb").exists():
         return set()
-    return {row.batch_hour for row in Warehouse(data).coverage() if row.state in {"loaded", "empty"}}
+    return {
+        row.batch_hour
+        for row in Warehouse(data).coverage(dataset=datasets.ARTICLE_CHANGES)
+        if row.state in {"loaded", "empty"}
+    }
 
 
 def wait_for(look: Callable[[], Any], seconds: float, machine: Machine) -> Any:

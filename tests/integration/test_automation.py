@@ -61,7 +61,7 @@ def test_snapshots_are_asked_for_once_per_version_and_published_like_hours(daemo
     assert daemon.execute("publish").success
     assert daemon.tick("publish_pending").skip_message == ALL_PUBLISHED
     (state,) = daemon.warehouse.project_states()
-    hours = [row.batch_hour for row in daemon.warehouse.coverage()]
+    hours = [row.batch_hour for row in daemon.warehouse.coverage(dataset=datasets.ARTICLE_CHANGES)]
     assert hours[0] <= state.base_boundary_at < hours[0] + HOUR
     assert hours == [hours[0] + n * HOUR for n in range(len(hours))]
     assert hours[-1] == newest
@@ -220,7 +220,9 @@ def test_failed_hours_are_reported_until_they_are_loaded_and_no_others(daemon):
     daemon.sandbox.faults.clear()
     daemon.sandbox.faults.add(path="/v2/batches/*", kind="status", status=404, count=None)
     assert not daemon.materialize([newest]).success
-    assert [row.state for row in daemon.warehouse.coverage(newest, published=False)] == ["not_yet"]
+    assert [
+        row.state for row in daemon.warehouse.coverage(newest, published=False, dataset=datasets.ARTICLE_CHANGES)
+    ] == ["not_yet"]
     assert failed_hours(daemon) == {}
 
 

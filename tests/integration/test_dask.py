@@ -32,7 +32,7 @@ from assets.steps.converting import convert_archives
 from benchmarks.workload import build
 from pipelines.report import status as report_status
 from pipelines.report.status import as_json, collect
-from resources import remote
+from resources import datasets, remote
 from resources.engine import Engine, LineReporter
 from resources.engine import mapping as errors
 from resources.engine.dask import Call, Cluster, TimeLimits
@@ -288,7 +288,7 @@ def test_a_worker_compacts_as_threads_do_and_one_that_is_killed_half_way_leaves_
     archives = archives_in(data, 5, lines=12)
     with Converter(workers=2) as converter:
         made = convert_archives("them", archives, layout, bodies=["html"], converter=converter, engine=Engine())
-    Warehouse(lay(data)).load_hour(HOUR, made)
+    Warehouse(lay(data)).load_hour(HOUR, made, dataset=datasets.ARTICLE_CHANGES)
     shutil.copytree(data, tmp_path / "threads")
     expected = compacted(tmp_path / "threads")
     assert expected[0] == [(5, 60, 5)]

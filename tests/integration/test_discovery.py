@@ -162,7 +162,7 @@ def test_discovery_asks_for_what_is_not_loaded_and_for_nothing_that_is(daemon):
     # two days are two runs of a minute; most hours are known to be empty instead the oldest hour may have gone since
     assert any(first in hours[:2] for first, _ in spans_of(daemon.tick("discover_hours")))
     empty = [HourStatus(hour, "enwiki", 0, HourState.EMPTY) for hour in hours[:-2]]
-    daemon.warehouse.record_statuses(empty)
+    daemon.warehouse.record_statuses(empty, dataset=datasets.ARTICLE_CHANGES)
     tick = daemon.tick("discover_hours")
     # another may have appeared since
     assert all(first > hours[-1] for first, _ in spans_of(tick))

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from resources import datasets
+from resources.datasets import SNAPSHOT_ARTICLES
 from resources.lake import Layout, SnapshotArchive, convert
 from resources.warehouse import Snapshot, Warehouse
 from tests.builds import lay, looking
@@ -34,17 +36,27 @@ class Mirror:
         """Load an hour; the number of rejected lines."""
         lake = Lake(self.layout, START + number * HOUR)
         made = lake.convert(*records)
-        self.warehouse.load_hour(lake.hour, [made])
+        self.warehouse.load_hour(lake.hour, [made], dataset=datasets.ARTICLE_CHANGES)
         return made.reject_count
 
     def snapshot(self, *records: dict[str, Any]) -> int:
         """Load a snapshot; the number of rejected lines."""
         lake = Lake(self.layout)
         path = lake.archive(lake.lines(*records), identifier="enwiki_namespace_0").path
-        archive = SnapshotArchive(path, "enwiki_namespace_0", "1" * 32, "enwiki", 0, "s", "2" * 32, exported_at=START)
+        archive = SnapshotArchive(
+            path,
+            "enwiki_namespace_0",
+            "1" * 32,
+            "enwiki",
+            0,
+            "s",
+            "2" * 32,
+            exported_at=START,
+            dataset=SNAPSHOT_ARTICLES,
+        )
         made = convert(archive, self.layout)
         files = (made,)
-        self.warehouse.load_snapshot(Snapshot("s", "2" * 32, "enwiki", 0, files, file_count=1, exported_at=START))
+        self.warehouse.load_snapshot(Snapshot("s", "2" * 32, "enwiki", 0, files, 1, START, SNAPSHOT_ARTICLES))
         return made.reject_count
 
     def pages(self) -> list[tuple[Any, ...]]:
@@ -106,6 +118,6 @@ def test_dates_long_past_win_nothing_and_stop_nothing(tmp_path):
     mirror.warehouse.publish()
     states = mirror.warehouse.sql("SELECT count(*) FROM project_state").rows
     assert states == [(1,)]
-    assert mirror.warehouse.audit([START, START + HOUR])[0].early_count == 1
+    assert mirror.warehouse.audit([START, START + HOUR], dataset=datasets.ARTICLE_CHANGES)[0].early_count == 1
     for view in ("project_state", "snapshots", "hours", "loads", "articles", "articles_at('2026-11-19 06:30:00+00')"):
         assert mirror.warehouse.sql(f"FROM {view}").rows

@@ -16,6 +16,7 @@ from urllib.parse import unquote
 import pytest
 
 from assets.steps import lookup
+from resources import datasets
 from resources.datasets import LOOKUPS
 from resources.engine import Engine
 from resources.enterprise import EnterpriseClient, Service
@@ -95,7 +96,7 @@ def gap(mirror):
     for chosen in (hours[:2], hours[3:]):
         assert mirror.materialize(chosen).success
     lost = [HourStatus(hours[2], project, 0, HourState.PAST_RETENTION, "Lost.") for project in mirror.settings.projects]
-    mirror.warehouse.record_statuses(lost)
+    mirror.warehouse.record_statuses(lost, dataset=datasets.ARTICLE_CHANGES)
     mirror.warehouse.apply_changes()
     return mirror, hours[2], hours[-1]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipelines.operations import snapshots
+from resources.datasets import SNAPSHOT_ARTICLES
 from resources.engine import LineReporter
 from resources.enterprise import FetchOptions
 from resources.settings import Settings
@@ -16,7 +17,8 @@ NAMES = [f"{project}_namespace_0" for project in PROJECTS]
 @pytest.fixture
 def together(client, tmp_path):
     """Plans for two snapshots."""
-    return snapshots.plan(client, Settings(data=tmp_path / "data", projects=PROJECTS), NAMES, FetchOptions(whole=True))
+    settings = Settings(data=tmp_path / "data", projects=PROJECTS)
+    return snapshots.plan(client, settings, NAMES, FetchOptions(whole=True), SNAPSHOT_ARTICLES)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ import pytest
 
 from assets.steps import hour as batches
 from assets.steps.compaction import compact_lake
+from resources import datasets
 from resources.datasets import ARTICLE_CHANGES
 from resources.engine import Engine
 from resources.lake import convert
@@ -44,7 +45,7 @@ def twice(mirror, hours, draw, folder):
     in_order(mirror, hours, draw, folder)
     shuffled(mirror, hours, draw, folder)
     for hour in hours:
-        assert not mirror.warehouse.load_hour(hour, lake_files(mirror, hour)).changed
+        assert not mirror.warehouse.load_hour(hour, lake_files(mirror, hour), dataset=datasets.ARTICLE_CHANGES).changed
 
 
 def redone(mirror, hours, draw, folder):
@@ -61,7 +62,9 @@ def redone(mirror, hours, draw, folder):
     mirror.publish()
     compact(mirror, hours)
     mirror.publish()
-    assert not mirror.warehouse.load_hour(wrong_hour, lake_files(mirror, wrong_hour)).changed
+    assert not mirror.warehouse.load_hour(
+        wrong_hour, lake_files(mirror, wrong_hour), dataset=datasets.ARTICLE_CHANGES
+    ).changed
 
 
 def compact(mirror, hours):

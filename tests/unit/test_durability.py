@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from resources import datasets
 from resources.lake import Layout, convert
 from resources.warehouse import Warehouse
 from tests.unit.lake.conftest import Lake as Archives
@@ -68,7 +69,7 @@ def test_rows_and_rejects_of_a_conversion(order, tmp_path):
 
 def test_the_published_file(order, tmp_path):
     lake, warehouse = Lake(tmp_path), Warehouse(tmp_path, lock_timeout=5.0, clock=Clock())
-    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)])])
+    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)])], dataset=datasets.ARTICLE_CHANGES)
     path = warehouse.publish().path
     assert order.is_durable(path)
     assert order.name_is_durable(path)

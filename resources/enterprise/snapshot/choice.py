@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from resources.datasets import SNAPSHOT_ARTICLES, Dataset
+from resources.datasets import Dataset
 from resources.enterprise import errors
 from resources.enterprise.models import Chunk, Quota, Snapshot
 from resources.enterprise.snapshot.plan import Disk, FetchOptions, Form, PlannedFile, SnapshotPlan, archive_name
@@ -39,7 +39,7 @@ def plan_snapshot(
     disk: Disk,
     cores: int,
     options: FetchOptions,
-    dataset: Dataset = SNAPSHOT_ARTICLES,
+    dataset: Dataset,
 ) -> SnapshotPlan:
     """Choose between one file and chunks, and plan the download. Sends no requests and changes no files.
 

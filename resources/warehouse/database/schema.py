@@ -19,7 +19,7 @@ from resources.warehouse.database.sql import KEYS_DIGEST, STATE, identifier, quo
 
 #: Columns that only the pipeline uses: computed keys and the row's position in its file.
 INTERNAL_COLUMNS = {
-    tables.ARTICLE_CHANGES.name: {"event_key": "UBIGINT", "file_row": "BIGINT"},
+    **{one.name: {"event_key": "UBIGINT", "file_row": "BIGINT"} for one in datasets.datasets() if one.leaves_warehouse},
     tables.LOOKUPS.name: {"event_key": "UBIGINT"},
     tables.ARTICLES.name: {"title_key": "UBIGINT NOT NULL", "event_key": "UBIGINT NOT NULL"},
 }

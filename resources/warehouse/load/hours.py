@@ -14,7 +14,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from resources.datasets import ARTICLE_CHANGES, RETENTION, Dataset
+from resources.datasets import RETENTION, Dataset
 from resources.datasets.paths import hour_folder
 from resources.lake_files import ConvertedFile
 from resources.tables import HOURS, HourState
@@ -78,7 +78,7 @@ def load_hour(
     files: Sequence[ConvertedFile],
     statuses: Sequence[HourStatus] = (),
     *,
-    dataset: Dataset = ARTICLE_CHANGES,
+    dataset: Dataset,
     reload: bool = False,
 ) -> HourLoad:
     """Load a dataset's files for one hour and record the states of other scopes, in one transaction.
@@ -267,7 +267,7 @@ INSERT INTO hours BY NAME SELECT * EXCLUDE (is_known, is_new) FROM noted WHERE N
 """
 
 
-def record_statuses(build: Build, statuses: Sequence[HourStatus], dataset: Dataset = ARTICLE_CHANGES) -> int:
+def record_statuses(build: Build, statuses: Sequence[HourStatus], dataset: Dataset) -> int:
     """Record states of hours that are not loaded, in one transaction. Return the number of changed rows."""
     connection, _, now = build
     with transaction(connection):
@@ -309,7 +309,7 @@ def fill_coverage(
     namespaces: Sequence[int],
     now: datetime | None = None,
     *,
-    dataset: Dataset = ARTICLE_CHANGES,
+    dataset: Dataset,
 ) -> int:
     """Add missing rows to `hours`, from a dataset's first to its last known hour. Return the number of changed rows.
 

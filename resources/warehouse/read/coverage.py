@@ -59,10 +59,10 @@ class Place:
     project_id: str
     namespace_id: int
     cells: tuple[Cell, ...]
+    dataset: str
     newest_hour: datetime | None = None
     older_gap_count: int = 0
     older_gap_at: datetime | None = None
-    dataset: str = ARTICLE_CHANGES.name
     has_snapshot: bool | None = None
 
     @property
@@ -85,7 +85,7 @@ class Gap:
     last: datetime
     state: str
     reason: str | None
-    dataset: str = ARTICLE_CHANGES.name
+    dataset: str
     varies: bool = False
 
     @property

@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from resources import datasets
-from resources.datasets import ARTICLE_CHANGES, Dataset
+from resources.datasets import Dataset
 from resources.tables import HOURS, LOADS, PROJECT_STATE, REJECTS, SNAPSHOTS, VISIBILITY_CHANGES
 from resources.warehouse.database.connect import Connector, answer
 from resources.warehouse.database.sql import FORMULAS, column_list, identifier, quoted, statement
@@ -151,14 +151,7 @@ class Reader:
         with self._reading(published=published) as connection:
             return [Scope(*row) for row in answer(connection, query, {"since": since, "table": dataset.name})]
 
-    def loaded_digests(self, hour: datetime, dataset: Dataset = ARTICLE_CHANGES) -> dict[tuple[str, int], str]:
-        """Return the digests of an hour's loaded files by (project, namespace)."""
-        query = "SELECT project_id, namespace_id, digest FROM loads WHERE table_name = ? AND batch_hour = ?"
-        return {(project, namespace): digest for project, namespace, digest in self._build(query, [dataset.name, hour])}
-
-    def summary(
-        self, hours: Iterable[datetime], *, published: bool = True, dataset: Dataset = ARTICLE_CHANGES
-    ) -> list[SummaryRow]:
+    def summary(self, hours: Iterable[datetime], *, dataset: Dataset, published: bool = True) -> list[SummaryRow]:
         """Return statistics for hours, whether loaded or not, ordered by hour, project and namespace."""
         parameters = {"table": dataset.name, "hours": list(hours)}
         return self._rows(SummaryRow, statement("read/summary"), parameters, published=published)
@@ -168,8 +161,8 @@ class Reader:
         since: datetime | None = None,
         until: datetime | None = None,
         *,
+        dataset: Dataset,
         published: bool = True,
-        dataset: Dataset = ARTICLE_CHANGES,
     ) -> list[CoverageRow]:
         """Return rows of `hours` with since <= batch_hour < until, ordered by hour, project and namespace."""
         query = (
@@ -185,7 +178,7 @@ class Reader:
         query = f"SELECT {column_list(PROJECT_STATE)} FROM project_state ORDER BY project_id, namespace_id"  # noqa: S608
         return self._rows(ProjectState, query, {}, published=published)
 
-    def audit(self, hours: Iterable[datetime], dataset: Dataset = ARTICLE_CHANGES) -> list[HourAudit]:
+    def audit(self, hours: Iterable[datetime], dataset: Dataset) -> list[HourAudit]:
         """Recount the rows of loaded hours, and return the counts along with the ledger's counts, in order."""
         table = dataset.table
         columns = [identifier(name) for name in table.key if name != "batch_hour"]

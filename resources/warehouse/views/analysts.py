@@ -18,7 +18,7 @@ from resources import datasets, tables
 from resources.warehouse.database import schema
 from resources.warehouse.database.schema import comments
 from resources.warehouse.database.sql import column_list, identifier, quoted, sql_type, statement, transaction
-from resources.warehouse.read.lake_parts import derived
+from resources.warehouse.read.lake_parts import LEAVING, derived
 from resources.warehouse.read.ledger import VIEWS
 from resources.warehouse.state.entities import ENTITIES_AT, with_rule
 from resources.warehouse.views.lake import frames
@@ -109,7 +109,7 @@ def _written(name: str) -> str:
         candidates=statement("state/candidates", changes="changes", base="base", more=more),
         changes=_CHANGES,
         columns=column_list(tables.ARTICLES),
-        change_columns=column_list(tables.ARTICLE_CHANGES.narrow),
+        change_columns=column_list(LEAVING.table.narrow),
         complaints=", ".join(f"CAST(complaint AS {sql_type(c.type)}) AS {identifier(c.name)}" for c in tables.ARTICLES),
         mark="CASE WHEN event_id IS NULL THEN {row_digest} ELSE event_id END",
     )

@@ -17,6 +17,7 @@ import pytest
 from assets.steps import hour as batches
 from assets.steps.converting import convert_archives
 from assets.steps.hourly_run import HourlyRun
+from resources import datasets
 from resources.adapters import ConfiguredEnterprise, ConfiguredLake, ConfiguredWarehouse
 from resources.datasets import ARTICLE_CHANGES, named
 from resources.engine import Engine, LineReporter
@@ -132,7 +133,7 @@ class Bench:
         """The coverage as the build file has it."""
         return {
             (row.batch_hour, row.project_id, row.namespace_id): row.state
-            for row in self.warehouse.coverage(published=False)
+            for row in self.warehouse.coverage(published=False, dataset=datasets.ARTICLE_CHANGES)
         }
 
     def resources(

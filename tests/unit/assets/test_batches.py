@@ -10,6 +10,7 @@ import pytest
 
 from assets.steps import hour as batches
 from assets.steps.converting import NotArchivedError
+from resources import datasets
 from resources.datasets import ARTICLE_CHANGES
 from resources.enterprise import errors
 from resources.lake import ArchiveError
@@ -131,7 +132,10 @@ def test_an_absent_hour_that_is_loaded_from_the_archive_was_checked_when_it_was_
     os.utime(bench.layout.batch_list(ARTICLE_CHANGES, HOUR), times=(listed_at.timestamp(),) * 2)
     archived = batches.archived_hour(HOUR, bench.layout, [EN, IT], ARTICLE_CHANGES)
     batches.load_hour(archived, bench.convert(archived), bench.warehouse)
-    checked = {row.project_id: row.checked_at for row in bench.warehouse.coverage(published=False)}
+    checked = {
+        row.project_id: row.checked_at
+        for row in bench.warehouse.coverage(published=False, dataset=datasets.ARTICLE_CHANGES)
+    }
     assert checked == {"enwiki": bench.clock(), "itwiki": listed_at}
 
 

@@ -174,7 +174,9 @@ def covered(bench, *projects):
 
 
 def note(bench, hour, state, project="enwiki", namespace=0):
-    bench.warehouse.record_statuses([HourStatus(hour, project, namespace, state, "Because.")])
+    bench.warehouse.record_statuses(
+        [HourStatus(hour, project, namespace, state, "Because.")], dataset=datasets.ARTICLE_CHANGES
+    )
 
 
 def begun(bench, hours=47):
@@ -182,9 +184,11 @@ def begun(bench, hours=47):
     newest = last_complete_hour(datetime.now(UTC))
     for back in (hours, 0):
         note(bench, newest - timedelta(hours=back), HourState.EMPTY)
-    bench.warehouse.fill_coverage(["enwiki"], [0])
+    bench.warehouse.fill_coverage(["enwiki"], [0], dataset=datasets.ARTICLE_CHANGES)
     between = [newest - timedelta(hours=back) for back in range(1, hours)]
-    bench.warehouse.record_statuses([HourStatus(hour, "enwiki", 0, HourState.EMPTY) for hour in between])
+    bench.warehouse.record_statuses(
+        [HourStatus(hour, "enwiki", 0, HourState.EMPTY) for hour in between], dataset=datasets.ARTICLE_CHANGES
+    )
     return newest
 
 
@@ -228,7 +232,8 @@ def test_only_so_many_gaps_are_named_and_all_are_counted(bench):
         [
             HourStatus(newest - timedelta(hours=n), "enwiki", 0, HourState.MISSING, f"Reason {'x' * n}.")
             for n in range(1, 31)
-        ]
+        ],
+        dataset=datasets.ARTICLE_CHANGES,
     )
     told = covered(bench)
     assert told.metadata["missing"].value == 30

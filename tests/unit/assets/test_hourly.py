@@ -155,7 +155,10 @@ def test_a_damaged_archive_fails_its_own_project_alone(bench, materialize):
         f"namespace 0. The hour's other projects are loaded. frwiki namespace 0: {path}: "
     )
     assert told.failure.endswith("Remove the archive and fetch it again, if the service still offers it.")
-    reasons = {row.project_id: row.reason for row in bench.warehouse.coverage(HOUR, NEXT, published=False)}
+    reasons = {
+        row.project_id: row.reason
+        for row in bench.warehouse.coverage(HOUR, NEXT, published=False, dataset=datasets.ARTICLE_CHANGES)
+    }
     assert reasons["frwiki"].startswith(f"{path}: ")
     assert "enwiki" not in reasons["frwiki"]
     # again, also where each archive is converted anew: what is loaded stays

@@ -13,6 +13,7 @@ from resources.datasets import ARTICLE_CHANGES
 from resources.enterprise.errors import NotPublishedYet, RetentionPassed
 from resources.formatting import size_text
 from resources.tables import HourState
+from tests.builds import loaded_digests
 from tests.unit.assets.conftest import NEXT, record
 from tests.unit.enterprise.conftest import HOUR
 from tests.unit.enterprise.loopback import error_reply
@@ -163,12 +164,12 @@ def test_an_hour_without_a_change_says_so(bench):
 def test_what_earlier_runs_made_is_found_again_and_nothing_is_done(bench):
     bench.serve("enwiki", 1)
     layers_of(bench, "enwiki")
-    before = len(bench.fake.api.requests), bench.warehouse.loaded_digests(HOUR)
+    before = len(bench.fake.api.requests), loaded_digests(bench.warehouse, HOUR)
     run = bench.run()
     run.recall([LONG_AGO, HOUR, NEXT])
     assert list(run.archived) == list(run.conversions) == run.loaded == [HOUR]
     assert [one.converted for one in run.conversions[HOUR]] == [False]
-    assert (len(bench.fake.api.requests), bench.warehouse.loaded_digests(HOUR)) == before
+    assert (len(bench.fake.api.requests), loaded_digests(bench.warehouse, HOUR)) == before
 
 
 def test_the_first_error_is_told_though_the_coverage_cannot_be_noted_either(bench):

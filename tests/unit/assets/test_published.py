@@ -12,11 +12,12 @@ import pytest
 from assets.layers import HOUR as ONE_HOUR
 from assets.published import WHEN_DUE, published_warehouse
 from assets.steps import hour as batches
+from resources import datasets
 from resources.adapters import ConfiguredEngine
 from resources.settings import Settings
 from resources.tables import HourState
 from resources.warehouse import HourStatus, Publication, Warehouse, WarehouseBusyError, next_text
-from tests.builds import close_all
+from tests.builds import close_all, loaded_digests
 from tests.unit.enterprise.conftest import HOUR
 
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -61,14 +62,21 @@ def test_runs_publish_when_it_is_due_and_people_when_they_ask(bench, publish):
 
 
 def note(bench, number, state=HourState.MISSING):
-    bench.warehouse.record_statuses([HourStatus(HOUR + number * ONE_HOUR, "enwiki", 0, state, "Because.")])
+    bench.warehouse.record_statuses(
+        [HourStatus(HOUR + number * ONE_HOUR, "enwiki", 0, state, "Because.")], dataset=datasets.ARTICLE_CHANGES
+    )
 
 
 def test_gaps_are_filled_whether_it_publishes_or_not(bench, publish):
     note(bench, 0, HourState.EMPTY)
     note(bench, 3, HourState.EMPTY)
     assert publish(None)["changed"] is False
-    assert [row.state for row in bench.warehouse.coverage(published=False)] == ["empty", "missing", "missing", "empty"]
+    assert [row.state for row in bench.warehouse.coverage(published=False, dataset=datasets.ARTICLE_CHANGES)] == [
+        "empty",
+        "missing",
+        "missing",
+        "empty",
+    ]
 
 
 def test_files_that_cannot_be_cleaned_away_fail_no_run(bench, publish):
@@ -143,7 +151,7 @@ def test_a_build_file_that_was_replaced_is_completed_before_it_is_published(
     archived = bench.fetch(("enwiki", 0))
     batches.load_hour(archived, bench.convert(archived), bench.warehouse)
     damage(bench.warehouse)
-    assert bench.warehouse.loaded_digests(HOUR) == {}
+    assert loaded_digests(bench.warehouse, HOUR) == {}
     assert (bench.warehouse.build_path.parent / "build.duckdb.damaged").exists()
     publish(0)
     assert bench.warehouse.is_complete()

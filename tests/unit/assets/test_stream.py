@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from assets.steps.stream import Gap, StreamBusyError, format_step, keep, loaded_hours, missed
+from resources import datasets
 from resources.datasets.live import Step
 from resources.enterprise import EnterpriseClient, Service, StreamOptions
 from resources.lake import Layout
@@ -109,7 +110,8 @@ def test_an_hour_counts_as_loaded_when_nothing_of_what_is_mirrored_is_open(tmp_p
             HourStatus(hour, project, namespace, HourState(state))
             for hour, both in states.items()
             for (project, namespace), state in zip(scope, both, strict=True)
-        ]
+        ],
+        dataset=datasets.ARTICLE_CHANGES,
     )
     warehouse.publish()
     assert loaded_hours(warehouse, scope, hours) == {hours[0], hours[2]}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from resources.datasets import SNAPSHOT_ARTICLES
 from resources.enterprise import Disk, FetchOptions, check_together, errors, models, plan_snapshot
 from resources.enterprise.snapshot.plan import archive_name
 
@@ -62,6 +63,7 @@ class Offer:
             disk=Disk(free, {archive_name(r): r.approximate_bytes for r in landed}, left or {}),
             cores=cores,
             options=FetchOptions(**options | ({} if form is None else {form: True})),
+            dataset=SNAPSHOT_ARTICLES,
         )
 
 

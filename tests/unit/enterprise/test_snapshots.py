@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from resources.datasets import SNAPSHOT_ARTICLES
 from resources.enterprise import Disk, FetchOptions, Sidecar, models, plan_snapshot, superseded
 from resources.enterprise.download.archived import Part
 from resources.enterprise.snapshot.planner import look
@@ -30,7 +31,9 @@ def chunks():
 def plan(tmp_path, chunks):
     snapshot = record(models.Snapshot, NAME, chunks=[c.identifier for c in chunks])
     options = FetchOptions(chunks=True)
-    return plan_snapshot(snapshot, chunks, tmp_path, quotas={}, disk=Disk(10**12), cores=2, options=options)
+    return plan_snapshot(
+        snapshot, chunks, tmp_path, quotas={}, disk=Disk(10**12), cores=2, options=options, dataset=SNAPSHOT_ARTICLES
+    )
 
 
 def land(folder, name, version, size=10):

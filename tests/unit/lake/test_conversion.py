@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from resources.datasets import LISTS
+from resources.datasets import LISTS, SNAPSHOT_ARTICLES
 from resources.lake import Archive, ArchiveError, ConversionError, SnapshotArchive, convert, convert_list, digest_of
 from resources.tables import ARTICLE_CHANGES, REJECTED_LINES, version_of
 
@@ -97,7 +97,7 @@ def test_files_of_the_first_declarations_are_found_again(lake):
     assert digest_of(made) == "9c28bff18c7ee8073df3011d8103ba1f895854b78a795f75c1861ea7d4b3632d"
     assert digest_of(made, frozenset({"html"})).startswith("98f193e1c394fde8")
     of_snapshot = SnapshotArchive(
-        Path("x"), made.identifier, made.version, "enwiki", 0, made.identifier, snapshot_version="1" * 32
+        Path("x"), made.identifier, made.version, "enwiki", 0, made.identifier, "1" * 32, dataset=SNAPSHOT_ARTICLES
     )
     assert digest_of(of_snapshot).startswith("5138b76aebf3ea1f")
     assert digest_of(of_snapshot, frozenset(), 64 << 20 | 1).startswith("75a80e1c5c97d4ac")

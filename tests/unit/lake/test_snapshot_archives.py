@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pyarrow.parquet as pq
 
+from resources import datasets
 from resources.lake import SnapshotArchive, convert, digest_of, find_conversion
 from resources.tables import REJECTED_LINES, SNAPSHOT_ARTICLES
 
@@ -22,6 +23,7 @@ def snapshot(lake, *lines) -> SnapshotArchive:
         namespace_id=0,
         snapshot_id="enwiki_namespace_0",
         snapshot_version=VERSION,
+        dataset=datasets.SNAPSHOT_ARTICLES,
     )
 
 

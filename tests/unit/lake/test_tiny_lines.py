@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from resources.datasets import ARTICLE_CHANGES, datasets
+from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES, datasets
 from resources.lake import SnapshotArchive, convert
 from resources.lake.archive.buffers import Block, Span
 from resources.lake.decode.record_schema import record_schema_of
@@ -244,7 +244,8 @@ def test_the_cost_per_byte_is_that_of_good_lines_within_a_factor(lake, how):
     def work(name: str, data: bytes, number: int) -> float:
         archive = lake.archive(data + strangers)
         if name == "empty objects" and number % 2:
-            archive = SnapshotArchive(archive.path, archive.identifier, archive.version, "enwiki", 0, "s", "1" * 32)
+            known = (archive.path, archive.identifier, archive.version, "enwiki", 0)
+            archive = SnapshotArchive(*known, "s", "1" * 32, dataset=SNAPSHOT_ARTICLES)
         layout = lake.elsewhere(f"{number}-{name}").layout
         return seconds(lambda: convert(archive, layout, workers=1))
 

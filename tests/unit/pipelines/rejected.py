@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.operations.rebuild import Selection, plan_retry
+from resources import datasets
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.lake import Layout
 from resources.settings import Settings
@@ -35,7 +36,7 @@ class Folder:
         """Load an hour with these lines as rejects, of an archive that is there or not."""
         file = self.lake.file(number, [self.lake.change(number + 1, "A", 60 * number + 1)], project, rejects=rejects)
         file = file if digest is None else replace(file, digest=digest(file))
-        self.warehouse.load_hour(self.lake.hour(number), [file])
+        self.warehouse.load_hour(self.lake.hour(number), [file], dataset=datasets.ARTICLE_CHANGES)
         listed = self.lists.setdefault(number, [])
         listed.append(
             {

@@ -251,7 +251,7 @@ def test_map_is_coloured_on_a_terminal_and_brighter_where_more_happened():
     cells = [
         coverage.Cell(SINCE + timedelta(hours=n), "missing" if count is None else "loaded", count) for n, count in rows
     ]
-    place = coverage.Place("enwiki", 0, tuple(cells))
+    place = coverage.Place("enwiki", 0, tuple(cells), "article_changes")
     shown = drawn([place], 80, force_terminal=True, color_system="truecolor", no_color=False)
     row = next(line for line in shown.splitlines() if line.startswith("enwiki 0"))
     styles = re.findall(r"\x1b\[([\d;]+)m([LM])\x1b\[0m", row)

@@ -21,6 +21,7 @@ from pipelines.report.page import _facts, attention, headline, write
 from pipelines.report.page.content import PLACES
 from pipelines.report.page.figures import HEIGHTS, areas, coverage, lines
 from pipelines.report.status import Status, collect
+from resources import datasets
 from resources.errors import MirrorError
 from resources.settings import Settings
 from resources.tables import NO_SNAPSHOT
@@ -114,7 +115,7 @@ def filled(tmp_path_factory):
         rejects = ["not a record"] if number == 3 else []
         hours[number] = lake.file(number, changes, rejects=rejects)
     for number, file in hours.items():
-        mirror.warehouse.load_hour(lake.hour(number), [file])
+        mirror.warehouse.load_hour(lake.hour(number), [file], dataset=datasets.ARTICLE_CHANGES)
     mirror.publish()
     return mirror
 
@@ -213,7 +214,7 @@ def test_sentences_that_differ_only_in_the_project_are_one_line(whole):
 
 
 def gap(project, first, last, reason="The archive is damaged."):
-    return Gap(project, 0, START + first * ONE, START + last * ONE, "missing", reason)
+    return Gap(project, 0, START + first * ONE, START + last * ONE, "missing", reason, "article_changes")
 
 
 def test_gaps_of_one_reason_are_grouped_by_project_and_by_hour():
@@ -246,7 +247,9 @@ def test_the_headline_comes_first_and_says_how_fresh_the_mirror_is(filled, told)
     assert head["Newest hour"] == "2026-11-01 04:00 UTC"
     assert head["Published"] == f"{published:%Y-%m-%d %H:%M} UTC"
     assert head["Stream"] == "not kept"
-    places = [Place("enwiki", 0, (), newest_hour=START), Place("frwiki", 0, (), newest_hour=START + ONE)]
+    places = [
+        Place(project, 0, (), "article_changes", START + n * ONE) for n, project in enumerate(("enwiki", "frwiki"))
+    ]
     assert dict(headline(Status(places=places)))["Newest hour"] == (
         "2026-11-01 01:00 UTC (furthest behind: 2026-11-01 00:00)"
     )

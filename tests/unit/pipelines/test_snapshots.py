@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.operations.snapshots import CombinedPlan, Fetched, Report
+from resources.datasets import SNAPSHOT_ARTICLES
 from resources.enterprise import Disk, Download, FetchOptions, errors, models, plan_snapshot
 
 GB = 10**9
@@ -25,7 +26,16 @@ def planned(project="enwiki", *, left=None, free=100 * GB, size=GB, form="whole"
     whole = record(models.Snapshot, name, size, chunks=[chunk.identifier for chunk in chunks])
     quota = {} if left is None else {kind: models.Quota(0, left) for kind in ("snapshot", "chunk")}
     options = FetchOptions(**{form: True}, disk_factor=2.0)
-    return plan_snapshot(whole, chunks, Path("/x") / name, quotas=quota, disk=Disk(free), cores=2, options=options)
+    return plan_snapshot(
+        whole,
+        chunks,
+        Path("/x") / name,
+        quotas=quota,
+        disk=Disk(free),
+        cores=2,
+        options=options,
+        dataset=SNAPSHOT_ARTICLES,
+    )
 
 
 def test_units_are_counted_by_their_counter_and_bytes_together():

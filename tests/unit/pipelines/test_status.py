@@ -12,7 +12,7 @@ import pytest
 from pipelines.report import metrics
 from pipelines.report import status as statuses
 from pipelines.report.status import collect
-from resources import files
+from resources import datasets, files
 from resources.datasets import ENTITY_CHANGES
 from resources.datasets.live import LIVE_CHANGES, Run
 from resources.lake import Layout
@@ -41,7 +41,7 @@ class Mirror:
         file = self.lake.file(number, [self.lake.change(number + 1, "A", 60 * number + 1)], project, tag=tag)
         if self.has_snapshots and not any(of == project for _, of in self.files):
             self.warehouse.load_snapshot(self.lake.snapshot([[self.lake.change(1, "A", 60 * number + 30)]], project))
-        self.warehouse.load_hour(self.lake.hour(number), [file])
+        self.warehouse.load_hour(self.lake.hour(number), [file], dataset=datasets.ARTICLE_CHANGES)
         self.files[number, project] = file
 
     def load_all(self, numbers, *projects):
@@ -184,7 +184,7 @@ def test_the_command_that_closes_gaps_names_hours_of_mirrored_projects(mirror):
         HourStatus(mirror.lake.hour(number), project, 0, HourState.MISSING, "Because.")
         for number, project in ((1, "enwiki"), (2, "frwiki"))
     ]
-    mirror.warehouse.record_statuses(lost)
+    mirror.warehouse.record_statuses(lost, dataset=datasets.ARTICLE_CHANGES)
     mirror.publish()
     status = mirror.status(3, min_free_gb=0)
     assert len(status.gaps) >= 2

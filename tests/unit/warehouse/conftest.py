@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from resources import datasets
 from resources.datasets import LISTS
 from resources.tables import ARTICLE_CHANGES, LOOKUPS, REFERENCE_TABLES, REJECTED_LINES, SNAPSHOT_ARTICLES
 from resources.warehouse import ConvertedFile, Snapshot, Warehouse
@@ -184,7 +185,9 @@ class Lake:
                     lake_bytes=path.stat().st_size,
                 )
             )
-        return Snapshot(identifier, version, project, namespace, tuple(files), len(files), START)
+        return Snapshot(
+            identifier, version, project, namespace, tuple(files), len(files), START, datasets.SNAPSHOT_ARTICLES
+        )
 
     @staticmethod
     def dataset(name):

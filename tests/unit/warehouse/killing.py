@@ -24,6 +24,7 @@ from pathlib import Path
 
 import duckdb
 
+from resources import datasets
 from resources.warehouse import Warehouse
 
 #: Kills, as a multiple of those asked for, after which it is given up to hit each phase.
@@ -102,7 +103,7 @@ def operate(data, files, operation, number):
     check_build(warehouse)
     kill_before(number)
     if operation == "load":
-        warehouse.load_hour(files.hours[0].batch_hour, files.hours[:1])
+        warehouse.load_hour(files.hours[0].batch_hour, files.hours[:1], dataset=datasets.ARTICLE_CHANGES)
     elif operation == "snapshot":
         warehouse.load_snapshot(files.snapshot, keep_replaced=0, reload=True)
     else:
@@ -152,7 +153,7 @@ def work(data, files, tell):
         warehouse.note_complete()
     tell("load")
     for file in files.hours:
-        warehouse.load_hour(file.batch_hour, [file])
+        warehouse.load_hour(file.batch_hour, [file], dataset=datasets.ARTICLE_CHANGES)
     tell("snapshot")
     warehouse.load_snapshot(files.snapshot, keep_replaced=0, reload=True)
     tell("apply")

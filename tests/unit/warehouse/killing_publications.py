@@ -12,6 +12,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from resources import datasets
 from resources.tables import HourState
 from resources.warehouse import HourStatus, Warehouse, publisher
 
@@ -42,7 +43,9 @@ STEPS = {
 
 
 def change(warehouse, number):
-    warehouse.record_statuses([HourStatus(START + timedelta(hours=number), "enwiki", 0, HourState.NOT_YET)])
+    warehouse.record_statuses(
+        [HourStatus(START + timedelta(hours=number), "enwiki", 0, HourState.NOT_YET)], dataset=datasets.ARTICLE_CHANGES
+    )
 
 
 def publish_and_be_killed(data, number, owner, name, work):

@@ -69,7 +69,7 @@ def load(made, *editions, keep_replaced=2, hours=(1,)):
             made.lake.change(3, "Page 3", 60 * hour, html="newer"),
             made.lake.change(9, "Page 9", 60 * hour, "delete"),
         ]
-        made.warehouse.load_hour(made.lake.hour(hour), [made.lake.file(hour, rows)])
+        made.warehouse.load_hour(made.lake.hour(hour), [made.lake.file(hour, rows)], dataset=datasets.ARTICLE_CHANGES)
     made.warehouse.apply_changes()
 
 

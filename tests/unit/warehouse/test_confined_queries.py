@@ -8,6 +8,7 @@ import sys
 import duckdb
 import pytest
 
+from resources import datasets
 from resources.warehouse import QueryError, Warehouse
 from resources.warehouse.read.reading import confine, confined
 
@@ -119,7 +120,9 @@ ANSWERED = [
 @pytest.fixture
 def mirror(data, lake, warehouse):
     warehouse.load_hour(
-        lake.hour(0), [lake.file(0, [lake.change(n, f"Page {n}", n, html=f"<p>{n}") for n in (1, 2, 3)])]
+        lake.hour(0),
+        [lake.file(0, [lake.change(n, f"Page {n}", n, html=f"<p>{n}") for n in (1, 2, 3)])],
+        dataset=datasets.ARTICLE_CHANGES,
     )
     warehouse.publish()
     # an instance of its own for each query, as users have

@@ -18,7 +18,7 @@ from resources.datasets import Dataset, Family
 from resources.tables import REJECTED_LINES, Column, HourState, Table
 from resources.tables.declaration import BATCH_HOUR, INT, PROJECT_AND_NAMESPACE, SNAPSHOT_VERSION, TEXT
 from resources.warehouse import ConvertedFile, HourStatus, LakeFileError, Snapshot, Warehouse
-from tests.builds import lay
+from tests.builds import lay, loaded_digests
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 THING = (Column("thing_id", INT, "Number of the thing.", "identifier", required=True), Column("label", TEXT, "Label."))
@@ -87,8 +87,8 @@ def cards(lake, version, labels, project="enwiki"):
 
 def test_an_hour_is_replaced_with_ledger_rejects_and_coverage_and_the_articles_know_nothing_of_it(lake, warehouse):
     articles = lake.file(0, [lake.change(1, "A", 1)], rejects=[b"x"])
-    warehouse.load_hour(lake.hour(0), [articles])
-    warehouse.load_hour(lake.hour(3), [lake.file(3, [lake.change(1, "A", 190)])])
+    warehouse.load_hour(lake.hour(0), [articles], dataset=datasets.ARTICLE_CHANGES)
+    warehouse.load_hour(lake.hour(3), [lake.file(3, [lake.change(1, "A", 190)])], dataset=datasets.ARTICLE_CHANGES)
     first = [hour_file(lake, 0, ["a", "b"], rejects=[b"{"]), hour_file(lake, 0, ["f"], "frwiki")]
     load = warehouse.load_hour(lake.hour(0), first, dataset=EVENTS)
     assert (load.changed, load.row_count, load.duplicate_count, load.reject_count) == (True, 3, 0, 1)
@@ -114,11 +114,13 @@ def test_an_hour_is_replaced_with_ledger_rejects_and_coverage_and_the_articles_k
         **{(name, lake.hour(n)): ("missing", None) for name, n in (("enwiki", 1), ("frwiki", 1), ("frwiki", 2))},
         ("enwiki", lake.hour(2)): ("not_yet", None),
     }
-    assert [(row.batch_hour, row.state) for row in warehouse.coverage()] == [(lake.hour(n), "loaded") for n in (0, 3)]
+    assert [(row.batch_hour, row.state) for row in warehouse.coverage(dataset=datasets.ARTICLE_CHANGES)] == [
+        (lake.hour(n), "loaded") for n in (0, 3)
+    ]
     assert warehouse.sql("SELECT table_name, raw FROM rejects").rows == [("article_changes", b"x")]
     assert [row.row_count for row in warehouse.summary([lake.hour(0)], dataset=EVENTS)] == [1, 1]
-    assert [row.row_count for row in warehouse.summary([lake.hour(0)])] == [1]
-    assert set(warehouse.loaded_digests(lake.hour(0), EVENTS).values()) == {"c", "f"}
+    assert [row.row_count for row in warehouse.summary([lake.hour(0)], dataset=datasets.ARTICLE_CHANGES)] == [1]
+    assert set(loaded_digests(warehouse, lake.hour(0), EVENTS.name).values()) == {"c", "f"}
     (audit,) = warehouse.audit([lake.hour(0)], EVENTS)
     assert (audit.row_count, audit.expected_count, audit.repeated_count, audit.early_count) == (2, 2, 0, 0)
     with warehouse.ledger() as ledger:
@@ -180,7 +182,7 @@ def test_tables_are_made_in_a_file_that_exists_stay_without_the_declaration_and_
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("resources.datasets._declared", [one for one in datasets.datasets() if one not in MORE])
         warehouse = Warehouse(lay(data), clock=clock)
-        warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)])])
+        warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)])], dataset=datasets.ARTICLE_CHANGES)
     path = write(data / "lake/colours/colours.parquet", COLOURS.table, [{"thing_id": 1, "label": "red"}])
     assert warehouse.load_list(COLOURS, path) == 1
     with pytest.MonkeyPatch.context() as patch:
@@ -228,7 +230,9 @@ def test_a_page_that_was_looked_up_twice_has_one_body_and_an_hour_is_asked_witho
         page = lake.change(1, "A B", 0, html=f"h{number}")
         return lake.lookups(60 * number, *((name, page) for name in spellings))
 
-    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(2, "C", 1, html="of the hour")])])
+    warehouse.load_hour(
+        lake.hour(0), [lake.file(0, [lake.change(2, "C", 1, html="of the hour")])], dataset=datasets.ARTICLE_CHANGES
+    )
     files = [answers(1, "A B", "A_B"), answers(2, "A B")]
     warehouse.apply_changes()
     assert warehouse.load_lookups(files) == 3

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from resources import datasets
 from resources.datasets.live import LIVE_CHANGES, METADATA_KEY, Step, facts_of, files_of, name_of, path_of
 from resources.tables import ARTICLE_CHANGES, HourState
 from resources.warehouse import HourStatus, Warehouse
@@ -55,7 +56,7 @@ def stream(lake, hours, first_step):
 def load(mirror, hours):
     for number in sorted({hour for hour, *_ in hours}):
         files = [mirror.lake.file(number, rows, p, n) for (hour, p, n), rows in hours.items() if hour == number]
-        mirror.warehouse.load_hour(mirror.lake.hour(number), files)
+        mirror.warehouse.load_hour(mirror.lake.hour(number), files, dataset=datasets.ARTICLE_CHANGES)
     mirror.warehouse.apply_changes()
 
 
@@ -217,7 +218,9 @@ def test_events_that_a_slow_clock_laid_into_the_hour_before_are_seen(make):
     mirror = make()
     load(mirror, {(0, "enwiki", 0): [mirror.lake.change(1, "A", 1)]})
     hours = [mirror.lake.hour(number) for number in range(1, 49)]
-    mirror.warehouse.record_statuses([HourStatus(hour, "enwiki", 0, HourState.EMPTY) for hour in hours])
+    mirror.warehouse.record_statuses(
+        [HourStatus(hour, "enwiki", 0, HourState.EMPTY) for hour in hours], dataset=datasets.ARTICLE_CHANGES
+    )
     stream(mirror.lake, {(49, "enwiki", 0): [mirror.lake.change(1, "A", 49 * 60, abstract="new")]}, 1)
     [path] = mirror.data.glob(f"lake/{LIVE_CHANGES}/*/*/*.parquet")
     slow = path_of(mirror.data / "lake" / LIVE_CHANGES, mirror.lake.hour(48), 1, 39)

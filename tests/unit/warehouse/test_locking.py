@@ -11,6 +11,7 @@ import duckdb
 import filelock
 import pytest
 
+from resources import datasets
 from resources.warehouse import Warehouse, WarehouseBusyError, WarehouseFullError
 from resources.warehouse.database.sql import transaction
 
@@ -26,7 +27,7 @@ def test_two_writers_take_turns_and_the_second_says_that_it_waits(data, lake, ca
 
     def load(mine):
         for file in mine:
-            warehouse.load_hour(file.batch_hour, [file])
+            warehouse.load_hour(file.batch_hour, [file], dataset=datasets.ARTICLE_CHANGES)
 
     lock = filelock.FileLock(warehouse.data / "state" / "warehouse.lock")
     (warehouse.data / "state").mkdir(parents=True)
@@ -56,7 +57,7 @@ def test_waiting_ends_with_a_sentence(data, lake):
 
 
 def test_build_file_opened_by_hand_is_said(data, lake, warehouse):
-    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)])])
+    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)])], dataset=datasets.ARTICLE_CHANGES)
     program = (
         "import duckdb, sys; c = duckdb.connect(sys.argv[1], read_only=True); print('open', flush=True); "
         "sys.stdin.read()"
@@ -76,14 +77,14 @@ def test_build_file_opened_by_hand_is_said(data, lake, warehouse):
 
 def test_connection_and_lock_are_given_back_after_a_failure(data, lake, warehouse):
     with pytest.raises(ValueError, match="two files"):
-        warehouse.load_hour(lake.hour(0), [lake.file(0, [])] * 2)
+        warehouse.load_hour(lake.hour(0), [lake.file(0, [])] * 2, dataset=datasets.ARTICLE_CHANGES)
     with duckdb.connect(warehouse.build_path) as connection:
         assert connection.execute("SELECT count(*) FROM loads").fetchall() == [(0,)]
     filelock.FileLock(data / "state" / "warehouse.lock").acquire(timeout=0).lock.release()
 
 
 def test_memory_that_runs_out_is_said_and_rolled_back(lake, warehouse):
-    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)])])
+    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)])], dataset=datasets.ARTICLE_CHANGES)
 
     def exhaust():
         with warehouse._connector.build("count") as connection, transaction(connection):

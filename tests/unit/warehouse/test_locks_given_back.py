@@ -5,6 +5,7 @@ from __future__ import annotations
 import filelock
 import pytest
 
+from resources import datasets
 from resources.datasets import ARTICLE_CHANGES
 from resources.warehouse import LakeFileError, Warehouse, WarehouseBusyError
 
@@ -20,15 +21,15 @@ def test_a_failure_that_somebody_keeps_holds_no_lock(warehouse, lake):
     content = file.path.read_bytes()
     file.path.unlink()
     with pytest.raises(LakeFileError) as kept:
-        warehouse.load_hour(lake.hour(0), [file])
+        warehouse.load_hour(lake.hour(0), [file], dataset=datasets.ARTICLE_CHANGES)
     file.path.write_bytes(content)
     quick = Warehouse(warehouse.data, lock_timeout=0.1)
-    assert quick.load_hour(lake.hour(0), [file]).row_count == 1
+    assert quick.load_hour(lake.hour(0), [file], dataset=datasets.ARTICLE_CHANGES).row_count == 1
     assert kept.value.__traceback__ is not None
 
 
 def test_nobody_looks_for_what_may_be_removed_while_somebody_publishes(warehouse, lake):
-    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)])])
+    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)])], dataset=datasets.ARTICLE_CHANGES)
     quick = Warehouse(warehouse.data, lock_timeout=0.1)
     with (
         filelock.FileLock(warehouse.data / "state" / "publish.lock"),

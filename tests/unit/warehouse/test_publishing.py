@@ -108,7 +108,10 @@ def test_bodies_have_one_row_per_page_revision_and_hour(library, lake):
 
 def test_question_for_an_hour_opens_the_files_of_that_hour_only(lake, warehouse):
     for hour in range(3):
-        warehouse.load_hour(lake.hour(hour), [lake.file(hour, [lake.change(1, "A", 60 * hour, html=f"h{hour}")])])
+        warehouse.load_hour(
+            lake.hour(hour),
+            [lake.file(hour, [lake.change(1, "A", 60 * hour, html=f"h{hour}")])],
+        )
     warehouse.publish()
     for path in (warehouse.data / "lake").rglob("hour=01/*.parquet"):
         path.write_bytes(b"unreadable")
@@ -273,7 +276,10 @@ def test_publication_waits_for_the_lock(published, lake):
 
 def test_build_file_made_anew_is_published_though_it_counts_the_same(lake, warehouse):
     def load(number, name):
-        warehouse.load_hour(lake.hour(number), [lake.file(number, [lake.change(number, name, 60 * number + 1)])])
+        warehouse.load_hour(
+            lake.hour(number),
+            [lake.file(number, [lake.change(number, name, 60 * number + 1)])],
+        )
         warehouse.apply_changes()
 
     load(0, "A")
@@ -401,7 +407,9 @@ def test_relative_data_folder(lake, data, monkeypatch, tmp_path):
     monkeypatch.chdir(data.parent)
     lake.data = data.relative_to(data.parent)
     warehouse = Warehouse(lay(lake.data))
-    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1, html="x")])])
+    warehouse.load_hour(
+        lake.hour(0), [lake.file(0, [lake.change(1, "A", 1, html="x")])], dataset=datasets.ARTICLE_CHANGES
+    )
     warehouse.publish()
     target = data / "warehouse.duckdb"
     (tmp_path / "away").mkdir()

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import duckdb
 import pytest
 
+from resources import datasets
 from resources.warehouse import Warehouse, WarehouseBusyError, WarehouseDamagedError
 from tests.builds import NO_BAR, close_all, lay, looking
 
@@ -40,7 +41,11 @@ with duckdb.connect(sys.argv[1]):
 
 
 def load(warehouse, lake, hour, name):
-    warehouse.load_hour(lake.hour(hour), [lake.file(hour, [lake.change(hour + 1, name, 60 * hour + 1)])])
+    warehouse.load_hour(
+        lake.hour(hour),
+        [lake.file(hour, [lake.change(hour + 1, name, 60 * hour + 1)])],
+        dataset=datasets.ARTICLE_CHANGES,
+    )
     warehouse.apply_changes()
 
 

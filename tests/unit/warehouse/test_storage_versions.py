@@ -12,6 +12,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from resources import datasets
 from resources.tables import HourState
 from resources.warehouse import HourStatus, Warehouse, WarehouseVersionError
 from tests.builds import NO_BAR, lay
@@ -61,7 +62,7 @@ def filled(data, make_lake, **options):
     lake = make_lake(data)
     warehouse = Warehouse(data, lock_timeout=5.0, **options)
     rows = [lake.change(1, "A", 1, html="h", wikitext="t"), lake.change(2, "B", 2, html="h")]
-    warehouse.load_hour(lake.hour(0), [lake.file(0, rows)])
+    warehouse.load_hour(lake.hour(0), [lake.file(0, rows)], dataset=datasets.ARTICLE_CHANGES)
     warehouse.load_snapshot(lake.snapshot([[lake.change(5, "E", 10, html="e")]], "frwiki"))
     warehouse.publish()
     return warehouse
@@ -116,7 +117,9 @@ def test_another_duckdb_answers_the_same(old, new, tmp_path):
 def test_raised_by_the_setting_kept_without_and_never_lowered(old, make_lake, tmp_path):
     data = shutil.copytree(old.data, tmp_path / "data")
     raised = Warehouse(data, lock_timeout=5.0, storage_version="v2.0.0")
-    raised.record_statuses([HourStatus(make_lake.hour(1), "enwiki", 0, HourState.NOT_YET)])
+    raised.record_statuses(
+        [HourStatus(make_lake.hour(1), "enwiki", 0, HourState.NOT_YET)], dataset=datasets.ARTICLE_CHANGES
+    )
     assert raised.publish().changed
     assert storage(raised.published_path) == storage(raised.build_path) == "v2.0.0+"
     kept = Warehouse(data, lock_timeout=5.0)

@@ -17,6 +17,7 @@ import duckdb
 import pytest
 
 from assets.steps.compaction import compact_lake
+from resources import datasets
 from resources.engine import Engine
 from resources.errors import MirrorError
 from resources.lake import Layout
@@ -71,7 +72,9 @@ def files_of(lake, hour, edition=0, projects=PROJECTS, namespaces=(0, 10)):
 
 def load(made, hours, edition=0, *, applied=True, **more):
     for hour in hours:
-        made.warehouse.load_hour(made.lake.hour(hour), files_of(made.lake, hour, edition, **more))
+        made.warehouse.load_hour(
+            made.lake.hour(hour), files_of(made.lake, hour, edition, **more), dataset=datasets.ARTICLE_CHANGES
+        )
     if applied:
         made.warehouse.apply_changes()
 
@@ -185,7 +188,7 @@ def test_whatever_happens_to_older_hours_all_is_as_in_a_mirror_without_a_window(
 
 
 def audits(made):
-    return made.warehouse.audit([made.lake.hour(hour) for hour in range(10)])
+    return made.warehouse.audit([made.lake.hour(hour) for hour in range(10)], dataset=datasets.ARTICLE_CHANGES)
 
 
 def cold_files(warehouse):

@@ -105,7 +105,6 @@ class Archive:
 
     @property
     def table(self) -> Table:
-        """Table for the archive's records."""
         return self.dataset.table
 
     @property
@@ -140,11 +139,9 @@ class LookupArchive(Archive):
 
     @property
     def made_at(self) -> datetime | None:
-        """Start of the run."""
         return self.source_at
 
     def lake_file(self, layout: Layout, table_name: str, digest: str) -> Path:
-        """Parquet file of one table from this archive."""
         hour = self.source_at.replace(minute=0, second=0, microsecond=0)
         return layout.lake_file(table_name, hour, self.identifier, digest)
 
@@ -164,9 +161,7 @@ class SnapshotArchive(Archive):
 
     @property
     def made_at(self) -> datetime | None:
-        """Export time, or None if unknown."""
         return self.exported_at
 
     def lake_file(self, layout: Layout, table_name: str, digest: str) -> Path:
-        """Parquet file of one table from this archive."""
         return layout.snapshot_file(table_name, self.snapshot_id, self.snapshot_version, self.identifier, digest)

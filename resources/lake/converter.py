@@ -306,7 +306,6 @@ class _Tally:
         self._drift = DriftCount()
 
     def add(self, block: EncodedBlock) -> None:
-        """Add the counts of one block."""
         self.line_count += block.line_count
         self._changes += block.changes
         self._drift.merge(block.drift)

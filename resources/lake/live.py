@@ -67,7 +67,6 @@ class _Rejects:
         self._packed: tuple[list[bytes], list[bytes]] = [], []
 
     def add(self, some: Rejects) -> None:
-        """Add the rejects of a block."""
         if not some:
             return
         for texts, zipped, packed in zip((some.lines(), some.reason_lines()), self._packers, self._packed, strict=True):

@@ -124,7 +124,6 @@ class RejectsFile(ExitStack):
         return self._lines is not None
 
     def add(self, rejected: Rejected) -> None:
-        """Add the rejects of a block."""
         offsets = {}
         for row, packed in rejected.long:
             offsets[row] = self._long_lines().size

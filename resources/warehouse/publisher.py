@@ -83,7 +83,6 @@ class Published:
         return len(self.faulty_lake_files)
 
     def __str__(self) -> str:
-        """Return the outcome as one or two sentences."""
         if not self.changed:
             return f"The published file is up to date (revision {self.revision}). Nothing was written."
         missing = (
@@ -118,7 +117,7 @@ class Publisher(Reader):
                     entities.apply_changes(build)
                     prepare(connection)
                     looked_at_ns = time.time_ns()
-                    found = self._sources(connection)
+                    found = sources(connection, self._lake_root, Looked.last(connection))
                     facts = self._facts(connection, found, about or {})
                     # the published file is not opened if the build file alone shows that something has changed
                     if changed := not (publication(connection).items() >= facts.items() and self._holds(facts)):
@@ -151,7 +150,8 @@ class Publisher(Reader):
                 "NULL) "
                 "OR NOT is_complete FROM internal.meta"
             ).fetchall()
-            facts = self._facts(connection, self._sources(connection), about or {})
+            found = sources(connection, self._lake_root, Looked.last(connection))
+            facts = self._facts(connection, found, about or {})
         return not pending and self._holds(facts)
 
     def publish_is_due(self, every: timedelta | None = timedelta(0)) -> bool:
@@ -235,9 +235,6 @@ class Publisher(Reader):
         """Add the stream's folder after preparing its files for the views."""
         folder = self._lake_root.resolve() / LIVE_CHANGES
         return replace(found, live=str(folder), is_stream_mixed=prepare_folder(folder))
-
-    def _sources(self, connection: duckdb.DuckDBPyConnection) -> Sources:
-        return sources(connection, self._lake_root, Looked.last(connection))
 
     def _facts(self, connection: duckdb.DuckDBPyConnection, found: Sources, about: Mapping[str, str]) -> dict[str, Any]:
         """Return the facts that identify a publication. The revision and the ledger digest cover all loaded data."""

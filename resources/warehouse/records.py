@@ -118,7 +118,6 @@ class SnapshotLoad:
     seconds: float
 
     def __str__(self) -> str:
-        """Return the outcome as a sentence."""
         name = f"Snapshot {self.snapshot_id} {short(self.snapshot_version)}"
         if not self.changed:
             return f"{name}: nothing to do, {counted(self.file_count, 'file')} already loaded with the same content."
@@ -164,7 +163,6 @@ class HourLoad:
     seconds: float
 
     def __str__(self) -> str:
-        """Return the outcome as a sentence."""
         hour = utc_text(self.hour)
         if not self.changed:
             files = counted(self.unchanged_file_count, "file")
@@ -202,7 +200,6 @@ class Applied:
         return self.rebuilt or self.file_count + self.lookup_file_count > 0 or bool(self.renewed_projects)
 
     def __str__(self) -> str:
-        """Return the outcome as a sentence."""
         if not self.changed:
             return f"{self.state.capitalize()}: nothing pending, {counted(self.row_count, self.noun)}."
         return (
@@ -211,7 +208,6 @@ class Applied:
         )
 
     def _how(self) -> str:
-        """Describe the applied files."""
         if self.rebuilt:
             return "rebuilt from everything loaded"
         files = []
@@ -298,7 +294,6 @@ class QueryResult:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Column names, in order."""
         return tuple(self.table.column_names)
 
     @cached_property

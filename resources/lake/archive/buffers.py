@@ -66,7 +66,6 @@ class Loan:
         self._lock = threading.Lock()
 
     def share(self) -> Loan:
-        """Add a holder."""
         with self._lock:
             self._holders += 1
         return self

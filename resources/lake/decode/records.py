@@ -99,7 +99,6 @@ class RecordReader:
 
     @cached_property
     def record_schema(self) -> RecordSchema:
-        """Record schema."""
         return record_schema_of(self.table)
 
     @cached_property

@@ -67,7 +67,6 @@ class LeftLines:
         return zip(self.numbers.to_pylist(), self.rows.to_pylist(), bounds[::2], bounds[1::2], strict=True)
 
     def by_verdict(self) -> dict[int, LeftLines]:
-        """Return the lines grouped by verdict."""
         verdicts = self.verdicts.unique().to_pylist()
         if len(verdicts) < 2:
             return dict.fromkeys(verdicts, self)
@@ -125,7 +124,6 @@ class Rejects:
 
     @classmethod
     def of(cls, rejects: Iterable[Reject]) -> Rejects:
-        """Convert rejects to columns."""
         each = list(rejects)
         return cls(
             pa.array([one.line_number for one in each], pa.int64()),
@@ -151,11 +149,6 @@ class Rejects:
 
     def __iter__(self) -> Iterator[Reject]:
         return (Reject(*values) for values in zip(*(column.to_pylist() for column in self.columns), strict=True))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Iterable) and [*self] == [*other]
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 def merged(parts: Sequence[Rejects]) -> Rejects:

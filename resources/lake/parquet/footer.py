@@ -51,7 +51,6 @@ def value_end(data: bytes, position: int, kind: int) -> int:
 
 
 def varint_end(data: bytes, position: int) -> int:
-    """Return the end of the varint at `position`."""
     while data[position] & 0x80:
         position += 1
     return position + 1
@@ -94,7 +93,6 @@ def binary(value: bytes) -> bytes:
 
 
 def list_of_structs(items: list[bytes]) -> bytes:
-    """Encode a list of already encoded structs."""
     header = bytes([len(items) << 4 | STRUCT]) if len(items) < 15 else bytes([0xF0 | STRUCT]) + varint(len(items))
     return header + b"".join(items)
 

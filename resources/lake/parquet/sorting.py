@@ -209,7 +209,6 @@ def row_groups(tables: Iterable[pa.Table], group_bytes: int) -> Iterator[pa.Reco
 
 
 def joined(tables: list[pa.Table]) -> pa.RecordBatch:
-    """Combine tables into one batch."""
     return pa.concat_tables(tables).combine_chunks().to_batches()[0]
 
 

@@ -57,7 +57,6 @@ class Unfinished:
         return self
 
     def write(self, data: bytes | memoryview) -> None:
-        """Append bytes."""
         with self._named_errors(), memoryview(data) as rest:
             done = 0
             while done < len(rest):
@@ -179,7 +178,6 @@ class ParquetFile(Unfinished):
         self.row_count = 0
 
     def add(self, group: footer.Group) -> None:
-        """Append a row group."""
         distance = max(0, self.size - len(footer.MAGIC))
         if not self.size:
             self.write(footer.MAGIC)

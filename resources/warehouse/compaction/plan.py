@@ -50,11 +50,9 @@ class CompactionWindow:
     age: timedelta
 
     def __str__(self) -> str:
-        """Return the window's name."""
         return self.name
 
     def end(self, start: datetime) -> datetime:
-        """Return the end of the window that begins at `start`."""
         return self.start(start + self.longest)
 
 
@@ -118,12 +116,10 @@ class Merge:
 
     @property
     def lake_bytes(self) -> int:
-        """Total size of the input files."""
         return sum(unit.lake_bytes for unit in self.units)
 
     @property
     def file_count(self) -> int:
-        """Number of input files."""
         return sum(unit.file_count for unit in self.units)
 
 

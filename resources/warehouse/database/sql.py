@@ -196,7 +196,6 @@ class Instances:
     """
 
     def __init__(self) -> None:
-        """Create an empty pool."""
         self._idle: defaultdict[str | None, list[duckdb.DuckDBPyConnection]] = defaultdict(list)
         # a forked process would inherit the instances but not their threads
         os.register_at_fork(before=self.end)

@@ -87,7 +87,6 @@ class Comparison:
         return self.compared_until - self.compared_from < _HOUR
 
     def __str__(self) -> str:
-        """Return the result as a sentence."""
         place = f"{self.project_id} namespace {self.namespace_id}, {hour_text(self.batch_hour)} UTC"
         if self.is_partial:
             span = (f"{when.astimezone(UTC):%H:%M:%S}" for when in (self.compared_from, self.compared_until))

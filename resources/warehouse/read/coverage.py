@@ -18,7 +18,7 @@ from typing import Final
 from resources.datasets import ARTICLE_CHANGES, LATE, RETENTION, Dataset, base_of, last_complete_hour
 from resources.formatting import counted, hour_text, listed
 from resources.tables import COVERED, NO_SNAPSHOT, HourState
-from resources.warehouse.read.reading import Reader
+from resources.warehouse.read.reading import Reader, Scope
 
 #: State of an hour without a row in `hours`.
 UNKNOWN: Final = "unknown"
@@ -90,7 +90,6 @@ class Gap:
 
     @property
     def hour_count(self) -> int:
-        """Number of hours."""
         return (self.last - self.first) // _HOUR + 1
 
     @property
@@ -176,7 +175,7 @@ def _survey(
     since: datetime,
     until: datetime,
     *,
-    published: bool = True,
+    published: bool,
 ) -> tuple[list[Place], list[tuple[str, int]]]:
     """Return the mirrored projects and namespaces with their hours, and known pairs that are not mirrored."""
     known = {(one.project_id, one.namespace_id): one for one in warehouse.scopes(since, dataset, published=published)}
@@ -189,41 +188,32 @@ def _survey(
     hours = [since + number * _HOUR for number in range((until - since) // _HOUR + 1)]
     places = []
     for place in sorted(set(scope)):
-        here = known.get(place)
+        here = known.get(place) or Scope(*place, until + _HOUR, False, None, 0, None)
         there = found.get(place, {})
         cells = []
         for hour in hours:
-            is_before = here is None or hour < here.first_hour
+            is_before = hour < here.first_hour
             cell = there.get(hour, Cell(hour, OUTSIDE if is_before else UNKNOWN))
-            if here is not None and here.has_begun and is_before and cell.state == HourState.PAST_RETENTION:
+            if here.has_begun and is_before and cell.state == HourState.PAST_RETENTION:
                 cell = Cell(hour, OUTSIDE)  # the hour was requested but can no longer be fetched
             cells.append(cell)
-        places.append(
-            Place(
-                *place,
-                tuple(cells),
-                newest_hour=None if here is None else here.newest_hour,
-                older_gap_count=0 if here is None else here.older_gap_count,
-                older_gap_at=None if here is None else here.older_gap_at,
-                dataset=dataset.name,
-                has_snapshot=None if bases is None else place in bases,
-            )
-        )
+        has_snapshot = None if bases is None else place in bases
+        gap = here.older_gap_count, here.older_gap_at
+        places.append(Place(*place, tuple(cells), dataset.name, here.newest_hour, *gap, has_snapshot))
     return places, sorted(known.keys() - set(scope))
 
 
 def _lag(place: Place, now: datetime) -> str | None:
     """Return a sentence about a place without any loaded hours or without new hours."""
-    trouble = None
     if place.newest_hour is None:
-        trouble = f"{place.name}: no hours have been loaded yet. `wme run` fetches the newest hours."
-    elif now - place.newest_hour > LATE:
-        behind = (last_complete_hour(now) - place.newest_hour) // _HOUR
-        trouble = (
-            f"{place.name}: the newest hour is {hour_text(place.newest_hour)}, {counted(behind, 'hour')} behind. The "
-            f"service retains hours for two days. `wme run --hours {min(behind, WATCHED)}` fetches the available hours."
-        )
-    return trouble
+        return f"{place.name}: no hours have been loaded yet. `wme run` fetches the newest hours."
+    if now - place.newest_hour <= LATE:
+        return None
+    behind = (last_complete_hour(now) - place.newest_hour) // _HOUR
+    return (
+        f"{place.name}: the newest hour is {hour_text(place.newest_hour)}, {counted(behind, 'hour')} behind. The "
+        f"service retains hours for two days. `wme run --hours {min(behind, WATCHED)}` fetches the available hours."
+    )
 
 
 def gaps(places: Iterable[Place], now: datetime) -> list[Gap]:

@@ -84,7 +84,6 @@ class Ledger:
         )
 
     def of_snapshots(self, dataset: Dataset) -> Named:
-        """Return a dataset's snapshot files."""
         return self._named("table_name = ?", [dataset.name])
 
     def compacted(self, dataset: Dataset) -> frozenset[str]:
@@ -166,7 +165,6 @@ class FaultyFile:
     parts: tuple[Part, ...] = ()
 
     def __str__(self) -> str:
-        """Return the file path followed by the fault."""
         return f"{self.lake_path} {self.why}"
 
 

@@ -128,7 +128,7 @@ def test_damage_is_judged_alike(monkeypatch):
     for way in "10":
         monkeypatch.setenv("WME_NATIVE", way)
         rows = read(block)
-        found.append((rows.batch, rows.rejects, rows.drift))
+        found.append((rows.batch, [*rows.rejects], rows.drift))
     assert found[0][1] == found[1][1]
     assert found[0][0].equals(found[1][0])
     assert found[0][2] == found[1][2]

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import duckdb
 import pytest
 
-from resources.datasets import SNAPSHOT_ARTICLES
+from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.tables import ARTICLES
 from resources.warehouse import Auditor, Snapshot
 from resources.warehouse.database.connect import Build
@@ -162,7 +162,7 @@ class Memory:
     def load(self, file):
         if isinstance(file, Snapshot):
             return load_snapshot(self.build, file, keep_replaced=5)
-        return load_hour(self.build, file.batch_hour, [file])
+        return load_hour(self.build, file.batch_hour, [file], dataset=ARTICLE_CHANGES)
 
     def apply(self):
         return apply_changes(self.build)

@@ -11,6 +11,7 @@ from itertools import cycle, product
 import duckdb
 import pytest
 
+from resources.datasets import ARTICLE_CHANGES
 from resources.warehouse.database.connect import Build
 from resources.warehouse.load.hours import load_hour
 from resources.warehouse.state.articles import apply_changes
@@ -96,7 +97,8 @@ _BEFORE = ("repeated", "moved", "rejects")
 )
 def test_an_hour_done_again_leaves_what_a_first_load_would_have_left(lake, clock, open_build, pairs):
     def load(connection, name):
-        load_hour(Build(connection, lake.data / "lake", clock.now), lake.hour(0), written[name])
+        build = Build(connection, lake.data / "lake", clock.now)
+        load_hour(build, lake.hour(0), written[name], dataset=ARTICLE_CHANGES)
 
     written = {name: files(lake, name) for name in CONTENTS}
     first = {}

@@ -56,14 +56,14 @@ def client(fake, clock, tmp_path):
 def test_hours_are_counted_from_the_newest_that_is_published(client, clock, lag):
     """The service has the list of HOUR and of no other."""
     clock.now = HOUR + (1 + lag) * ONE + timedelta(minutes=59)
-    found = runs.newest_hours(client, 3, clock(), datasets.ARTICLE_CHANGES)
+    found = runs.newest_hours(client, 3, clock(), ARTICLE_CHANGES)
     assert found == [HOUR - 2 * ONE, HOUR - ONE, HOUR]
 
 
 def test_a_service_that_lags_by_more_is_not_searched_for_ever(client, clock, fake):
     clock.now = HOUR + 7 * ONE
     with pytest.raises(NotPublishedYet):
-        runs.newest_hours(client, 3, clock(), datasets.ARTICLE_CHANGES)
+        runs.newest_hours(client, 3, clock(), ARTICLE_CHANGES)
     assert len(fake.api.seen("/v2/batches/*")) == 6
 
 
@@ -128,9 +128,7 @@ def test_snapshots_are_missing_where_a_mirrored_project_has_none_underneath(clie
 
     lake = Lake(tmp_path)
     # hours alone are nothing underneath
-    warehouse.load_hour(
-        lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)], "frwiki")], dataset=datasets.ARTICLE_CHANGES
-    )
+    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)], "frwiki")], dataset=ARTICLE_CHANGES)
     warehouse.load_snapshot(lake.snapshot([[lake.change(5, "E", 20)]]))
     listed(fake, *served)
     assert pending.snapshots_to_fetch(client, settings, [SNAPSHOT_ARTICLES]) == {SNAPSHOT_ARTICLES: wanted[:2]}
@@ -150,24 +148,22 @@ def test_hours_that_the_mirror_lacks_are_those_since_it_began_that_the_service_k
 
     assert lacking() == []
     assert not warehouse.build_path.exists()
-    warehouse.load_hour(
-        lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)], "frwiki")], dataset=datasets.ARTICLE_CHANGES
-    )
+    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)], "frwiki")], dataset=ARTICLE_CHANGES)
     assert lacking() == [], "frwiki is not mirrored"
     # a snapshot whose boundary lies in hour 1
     warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 90)]]))
     assert lacking() == [1, 2, 3, 4, 5]
     for hour in (1, 2, 4):
         warehouse.load_hour(
-            lake.hour(hour), [lake.file(hour, [lake.change(hour, "A", hour * 60)])], dataset=datasets.ARTICLE_CHANGES
+            lake.hour(hour), [lake.file(hour, [lake.change(hour, "A", hour * 60)])], dataset=ARTICLE_CHANGES
         )
     warehouse.record_statuses(
-        [HourStatus(lake.hour(3), "enwiki", 0, HourState.MISSING, "Its run failed.")], dataset=datasets.ARTICLE_CHANGES
+        [HourStatus(lake.hour(3), "enwiki", 0, HourState.MISSING, "Its run failed.")], dataset=ARTICLE_CHANGES
     )
     assert lacking() == [3, 5]
     warehouse.record_statuses(
         [HourStatus(lake.hour(3), "enwiki", 0, HourState.ABSENT, "The listing lacks it.")],
-        dataset=datasets.ARTICLE_CHANGES,
+        dataset=ARTICLE_CHANGES,
     )
     assert (lacking(), lacking(newest=4)) == ([5], [])
     # an hour whose listing lacked a project is due again

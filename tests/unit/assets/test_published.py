@@ -17,7 +17,7 @@ from resources.adapters import ConfiguredEngine
 from resources.settings import Settings
 from resources.tables import HourState
 from resources.warehouse import HourStatus, Publication, Warehouse, WarehouseBusyError, next_text
-from tests.builds import close_all, loaded_digests
+from tests.builds import close_all
 from tests.unit.enterprise.conftest import HOUR
 
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -151,7 +151,7 @@ def test_a_build_file_that_was_replaced_is_completed_before_it_is_published(
     archived = bench.fetch(("enwiki", 0))
     batches.load_hour(archived, bench.convert(archived), bench.warehouse)
     damage(bench.warehouse)
-    assert loaded_digests(bench.warehouse, HOUR) == {}
+    assert bench.warehouse.pending_hours() == []
     assert (bench.warehouse.build_path.parent / "build.duckdb.damaged").exists()
     publish(0)
     assert bench.warehouse.is_complete()

@@ -123,6 +123,19 @@ def test_files_and_counts_are_those_of_threads_and_nothing_is_converted_twice(sh
     assert ", ".join(lines[1].split(": ")[:1]) == "convert them"
 
 
+def test_a_worker_may_see_the_folder_under_another_path(tmp_path):
+    (archive,) = archives_in(tmp_path / "here", 1)
+    call, layout = remote._moved(archive, Layout(tmp_path / "here")), Layout(tmp_path / "there")
+    (tmp_path / "here").rename(layout.root)
+    with remote.worker_context(layout.root, memory_bytes=None, record_bytes_max=64 << 20):
+        made = remote.convert_here(call, frozenset({"html"}))
+    assert made.row_count == 40
+    assert not made.path.is_absolute()
+    assert (layout.root / made.path).is_file()
+    outside = replace(archive, path=tmp_path / "x.tar.gz")
+    assert remote._moved(outside, layout) == outside
+
+
 def test_results_keep_the_order_and_errors_arrive_as_what_they_are(client):
     told = []
     outcomes = client.map(tasks.double, calls(*((n,) for n in range(30))), told.append)

@@ -262,7 +262,7 @@ def in_parts(lines: Iterable[bytes], most: int) -> Iterator[Iterator[bytes]]:
     def numbered() -> Iterator[tuple[int, bytes]]:
         number = size = 0
         for line in lines:
-            if size and size + len(line) + 1 > most:
+            if size + len(line) + 1 > most:
                 number, size = number + 1, 0
             size += len(line) + 1
             yield number, line + b"\n"

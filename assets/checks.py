@@ -173,7 +173,7 @@ def of_files(dataset: Dataset) -> list[Check[Made]]:
         Check(
             "no_event_before_its_hour",
             warehouse,
-            "Hourly files contain no events from before their hour.",
+            "No hourly file contains events from before its hour.",
             partial(_audited, _early),
             "No action is needed: the events are stored with their own timestamps.",
         ),

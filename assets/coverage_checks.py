@@ -42,9 +42,9 @@ def _warning(description: str | None, **metadata: Any) -> dg.AssetCheckResult:
 @dg.asset_check(
     asset=_PUBLISHED,
     name="last_48_hours_covered",
-    description="Each of the last 48 hours, but none before the mirror began, is loaded, empty or absent, for every "
-    "mirrored dataset, project and namespace. `wme status` reports the same hours. The service retains files for "
-    "two days. After two days, a missing hour is lost.",
+    description="For every mirrored dataset, project and namespace, each of the last 48 hours since the mirror began "
+    "is loaded, empty or absent. `wme status` reports the same hours. The service retains files for two days. After "
+    "two days, a missing hour is lost.",
 )
 def last_48_hours_covered(enterprise: EnterpriseResource, warehouse: WarehouseResource) -> dg.AssetCheckResult:
     found = health_of(enterprise, warehouse, datetime.now(UTC))
@@ -77,9 +77,9 @@ def snapshots_loaded(enterprise: EnterpriseResource, warehouse: WarehouseResourc
     # attached to the published file, because Dagster skips checks of the hourly assets after a failure
     asset=_PUBLISHED,
     name="no_failed_hours",
-    description="No hour of `last_48_hours_covered` has failed. Hours that the service has not published are ignored. "
-    "To repair a failed hour, read its message in the asset's partitions, remove the cause, and "
-    "materialize the hour again. Downloaded files are kept.",
+    description="None of the hours in `last_48_hours_covered` has failed. Hours that the service has not published are "
+    "ignored. To repair a failed hour, read its message on the asset's partitions, fix the cause, and materialize the "
+    "hour again. Downloaded files are kept.",
 )
 def no_failed_hours(
     context: dg.AssetCheckExecutionContext, enterprise: EnterpriseResource, warehouse: WarehouseResource
@@ -95,7 +95,7 @@ def no_failed_hours(
             count += len(failed)
             names = listed([hour_text(hour) for hour in failed], NAMED)
             wrong.append(f"{dataset.name}: {counted(len(failed), 'hour')} failed: {names}")
-    what_to_do = "Read the message in the asset's partitions, remove the cause, and materialize the hour again."
+    what_to_do = "Read the message on the asset's partitions, fix the cause, and materialize the hour again."
     return _warning(format_findings(wrong, what_to_do), failed=count)
 
 
@@ -148,7 +148,7 @@ def articles_as_looked_up(
     except MirrorError as error:  # an unavailable service is no fault of the pages
         return dg.AssetCheckResult(passed=True, description=f"Nothing was compared: {markdown_text(sentence(error))}")
     return _warning(
-        format_findings(different, "A newer snapshot repairs all pages of a project."),
+        format_findings(different, "Loading a newer snapshot repairs all of a project's pages."),
         compared=compared,
         not_found=missing,
         different=len(different),
@@ -166,7 +166,7 @@ def nothing_needs_attention(sentences: Callable[[], Sequence[str]]) -> dg.AssetC
     )
     def check() -> dg.AssetCheckResult:
         found = list(sentences())
-        what_to_do = "Run `wme status` for the complete state."
+        what_to_do = "Run `wme status` for the full status."
         return _warning(format_findings(found, what_to_do), attention_count=len(found))
 
     return check

@@ -144,7 +144,7 @@ def _checks(state: State) -> list[Check[_Audited]]:
     key, noun = state.key, state.noun
     return [
         Check("unique_key", key, f"Every {noun} and every title is unique.", _repeated, REBUILD),
-        Check("deleted_absent", key, f"Every {noun} whose last known event is a delete is absent.", _deleted, REBUILD),
+        Check("deleted_absent", key, f"The table has no {noun} whose last known event is a delete.", _deleted, REBUILD),
         Check(
             "changes_taken_in",
             key,

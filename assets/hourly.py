@@ -60,7 +60,7 @@ def hourly_assets(dataset: Dataset, hours: dg.HourlyPartitionsDefinition) -> dg.
         if config.convert_again and layers.warehouse_key(dataset) not in selected:
             raise dg.Failure(
                 f"convert_again requires the asset warehouse/{dataset.name}, because rows from damaged files must be "
-                "loaded again. Nothing was done. Select this asset, too.",
+                "loaded again. Nothing was done. Select this asset too.",
                 allow_retries=False,
             )
         try:
@@ -93,7 +93,7 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: dict[dg.A
         # Dagster treats a range that ends before its start as empty, and the run would succeed
         raise dg.Failure(
             "The run's partition range ends before it begins. Nothing was done. Launch the run with a range that "
-            "begins with the earlier hour.",
+            "starts with the earlier hour.",
             allow_retries=False,
         )
     for path in sweep(run.lake.layout):

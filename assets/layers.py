@@ -239,7 +239,7 @@ def first_of_mirror(data: Path, now: datetime) -> datetime:
             files.write(path, json.dumps(hour.isoformat()).encode() + b"\n")
     except (OSError, MirrorError) as error:
         _log.info(
-            "The first hour could not be recorded in %s. The oldest hour that the service retains is used. %s",
+            "The first hour could not be recorded in %s. The oldest hour that the service retains is used instead. %s",
             path,
             error,
         )

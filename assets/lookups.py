@@ -40,7 +40,7 @@ class LookupsConfig(RunConfig):
         ge=0,
         le=LARGEST,
         description="Maximum number of lookups in this run. The default is the day's remaining budget "
-        "(lookups_per_day of the resource enterprise).",
+        "(lookups_per_day in the enterprise resource).",
     )
 
 
@@ -131,8 +131,8 @@ def reconcile(
     known = [(page, answers[page.project_id, page.name]) for page in pages if (page.project_id, page.name) in answers]
     comparable = [(page, one) for page, one in known if one.event_at is not None and one.event_at < page.known_until]
     different = [
-        f"{page.project_id} {page.name}: page {page.article_id} revision {page.version_id} here, page {one.article_id} "
-        f"revision {one.version_id} at the service"
+        f"{page.project_id} {page.name}: page {page.article_id}, revision {page.version_id} here; "
+        f"page {one.article_id}, revision {one.version_id} on the service"
         for page, one in comparable
         if (page.article_id, page.version_id) != (one.article_id, one.version_id)
     ]

@@ -137,13 +137,13 @@ def _kept(context: dg.AssetExecutionContext, lake: LakeResource, store: Warehous
         if store.merge_row_groups():
             metadata["row_groups_merged"] = True
     except WarehouseError as error:
-        context.log.warning("Small row groups were not merged; the next run tries again. %s", error)
+        context.log.warning("Small row groups were not merged; the next run will try again. %s", error)
     if not is_due(lake.layout, grace=lake.grace):
         return metadata
     try:
         cleaning = clean(lake.layout, store, grace=lake.grace)
     except (OSError, WarehouseError) as error:
-        context.log.warning("Some replaced files could not be removed; the next run tries again. %s", error)
+        context.log.warning("Some replaced files could not be removed; the next run will try again. %s", error)
         return metadata
     return metadata | {
         "freed_files": len(cleaning.freed),
@@ -251,8 +251,8 @@ def format_merged(one: Compacted | Moved) -> str:
     """Describe one compaction, or one removal of changes from the DuckDB files, in a sentence."""
     if isinstance(one, Moved):
         return (
-            f"{counted(one.row_count, 'change')} from {hour_text(one.first_hour)} until {hour_text(one.end_hour)} UTC "
-            "moved from the DuckDB files to compacted files."
+            f"Moved {counted(one.row_count, 'change')} from {hour_text(one.first_hour)} to {hour_text(one.end_hour)} "
+            "UTC from the DuckDB files to compacted files."
         )
     text = (
         f"The {one.merge.label} was compacted: {counted(one.read_files, 'file')} ({size_text(one.read_bytes)}) into "
@@ -260,6 +260,7 @@ def format_merged(one: Compacted | Moved) -> str:
     )
     if one.given_up_count:
         text += (
-            f" {one.given_up_count:,} of its parts were reloaded or dropped during compaction and keep separate files."
+            f" {one.given_up_count:,} of its parts were reloaded or dropped during compaction and remain in separate "
+            "files."
         )
     return text

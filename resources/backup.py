@@ -144,7 +144,7 @@ def find(source: Path) -> Backup:
     if found := completed(source):
         return found[-1]
     has_unfinished = (source / UNFINISHED).exists()
-    unfinished = " The folder contains an unfinished backup, which `wme backup` resumes." if has_unfinished else ""
+    unfinished = " The folder contains an unfinished backup, which `wme backup` can resume." if has_unfinished else ""
     raise BackupError(
         f"There is no complete backup in {source}.{unfinished} Nothing was changed. Pass a folder written by `wme "
         "backup`."

@@ -42,7 +42,7 @@ def description(settings: Settings) -> str:
     where = (
         "The sandbox is not running. The first run that needs the sandbox starts it on a free local port."
         if found is None
-        else f"The sandbox's address is {found.url} until it stops. The next start uses another free port."
+        else f"The sandbox's address is {found.url} until the sandbox stops. The next start uses another port."
     )
     return (
         f"The built-in sandbox (synthetic pages) in {settings.data}, instead of the service. {where} Reload the "
@@ -171,7 +171,7 @@ def check_names(
                     f"archived yet and cannot be fetched. {error}"
                 ) from error
             fetched_at = datetime.fromtimestamp(layout.list_archive(named(kind)).stat().st_mtime, UTC)
-            note = f" The list of {kind} is from {moment_text(fetched_at)} UTC, and the service does not respond now."
+            note = f" The list of {kind} is from {moment_text(fetched_at)} UTC, and the service is not responding."
         else:
             if listing.odd:
                 continue  # a missing name may belong to an unusable record

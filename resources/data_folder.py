@@ -87,7 +87,7 @@ def ready(folder: Path) -> None:
         ) from None
     if free < ROOM_BYTES:
         raise FolderError(
-            f"The disk that contains {folder} is full: {free / 1e6:.1f} MB are free, but a run needs "
+            f"The disk that contains {folder} is full: {free / 1e6:.1f} MB is free, but a run needs "
             f"{ROOM_BYTES / 1e6:.0f} MB. Nothing was changed. {_MAKE_ROOM}"
         )
 

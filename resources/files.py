@@ -144,14 +144,14 @@ def opened(path: Path, *, follow: bool = True) -> io.BufferedReader:
 
 
 def _irregular(path: Path, mode: int) -> UnusableFileError:
-    kind = _KINDS.get(stat.S_IFMT(mode), "no regular file")
+    kind = _KINDS.get(stat.S_IFMT(mode), "a special file")
     return _unusable(f"{path} is {kind}, but a regular file is expected.")
 
 
 def _unusable(what: str) -> UnusableFileError:
     return UnusableFileError(
-        f"{what} The file was not used, and nothing was changed. Restore the file from a backup or move it away, and "
-        "try again.",
+        f"{what} The file was not used, and nothing was changed. Restore the file from a backup or move it elsewhere, "
+        "then try again.",
         what,
     )
 
@@ -310,7 +310,7 @@ def not_a_file(mode: int) -> str | None:
     """Describe the file type that a mode specifies, or return None for a regular file."""
     if stat.S_ISREG(mode):
         return None
-    return f"it is {'a directory' if stat.S_ISDIR(mode) else 'no regular file'}"
+    return f"it is {'a directory' if stat.S_ISDIR(mode) else 'not a regular file'}"
 
 
 def set_aside(path: Path) -> Path:

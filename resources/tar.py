@@ -108,7 +108,7 @@ class TarStream:
         try:
             count = self._readinto(target)
         except _DAMAGED as error:
-            raise self.error(f"the gzip data is damaged or cut off: {error}") from error
+            raise self.error(f"the gzip data is damaged or truncated: {error}") from error
         self.position += count
         return count
 

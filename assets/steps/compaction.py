@@ -100,7 +100,7 @@ def compact_lake(
         run.move_window()
     if run.failed:
         if len(run.failed) > 1:
-            run.failed[0].add_note(f"{counted(len(run.failed) - 1, 'other step')} failed as well.")
+            run.failed[0].add_note(f"{counted(len(run.failed) - 1, 'other step')} also failed.")
         raise run.failed[0]
     return run.done
 
@@ -136,7 +136,7 @@ class _Run:
                     DiskFull(
                         f"Compacting the {merge.label} can temporarily need {size_text(needed)} of disk space and must "
                         f"leave {size_text(int(min_free_gb * 1e9))} free (WME_MIN_FREE_GB), but only {size_text(free)} "
-                        f"are free in {self.layout.root}. The files are unchanged. Free some space, or lower "
+                        f"is free in {self.layout.root}. The files are unchanged. Free some space, or lower "
                         "WME_MIN_FREE_GB."
                     )
                 )

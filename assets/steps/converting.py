@@ -64,7 +64,7 @@ def attempts(
     kept, longest = frozenset(bodies), converter.record_bytes_max
     if again and isinstance(converter, RemoteConverter):
         raise ConversionError(
-            "Only threads of the run itself can verify files, but WME_ENGINE specifies remote workers. Nothing was "
+            "Only the run's own threads can verify files, but WME_ENGINE specifies remote workers. Nothing was "
             "done. Set resources: {engine: {config: {address: threads}}} for this run."
         )
     total = sum(a.path.stat().st_size for a in archives if again or find_conversion(a, layout, kept, longest) is None)

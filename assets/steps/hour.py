@@ -155,7 +155,7 @@ def check_disk(plans: Collection[Plan], folder: Path, min_free_gb: float) -> Non
         needs = f"needs about {size_text(needed)} for {counted(len(plans), 'hour')} and " if needed else ""
         raise errors.DiskFull(
             f"The run {needs}must leave {size_text(floor)} of disk space free (WME_MIN_FREE_GB), but only "
-            f"{size_text(free)} are free in {folder}. Nothing was fetched. Free some space, choose fewer hours or "
+            f"{size_text(free)} is free in {folder}. Nothing was fetched. Free some space, choose fewer hours or "
             "projects, or lower WME_MIN_FREE_GB."
         )
 

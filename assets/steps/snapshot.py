@@ -109,7 +109,7 @@ def archived_snapshot(
     found = [one for one in sets if version in (None, one.version)]
     if not found:
         raise NotArchivedError(
-            f"The files of {identifier} are not completely archived. Nothing was converted. Materialize "
+            f"The archive does not contain all files of {identifier}. Nothing was converted. Materialize "
             f"archive/{dataset.archive} for this snapshot first. Files already fetched are kept."
         )
     newest = max(found, key=lambda one: one.exported_at)

@@ -63,7 +63,7 @@ class Gap:
     def sentence(self, loaded: Collection[datetime]) -> str:
         """Describe the gap and how to close it. `loaded` contains the hours whose files are loaded."""
         lost = (
-            f"The stream was last read at {moment_text(self.since)} UTC, which is longer ago than the service retains "
+            f"The stream was last read at {moment_text(self.since)} UTC, and the service no longer retains the next "
             f"events. Events published until {moment_text(self.until)} are missing from the stream. "
         )
         open_ = [hour for hour in self.hours if hour not in loaded]

@@ -35,7 +35,7 @@ _SCHEDULES = {
     # runs soon after each_hour, because an hour's uncompacted files are slow to read
     "compact_each_hour": (
         *(COMPACT, "35 * * * *"),
-        "Compacts lake files of ended hours and longer periods. Readers use the result after the next publication.",
+        "Compacts the lake files of completed hours and periods. Readers see the result after the next publication.",
     ),
     # runs after each_hour has published its hour
     "report_each_hour": (
@@ -82,8 +82,8 @@ def build_jobs(mirrored: Collection[Dataset], offered: Collection[Dataset], pref
         job(
             LOOKUPS,
             _all_of(datasets(Family.LOOKUP)),
-            "Looks up watched pages, and pages that a missing hour or a rejected record made uncertain, up to "
-            "WME_LOOKUPS_PER_DAY a day.",
+            "Looks up watched pages, and pages that are uncertain because of a missing hour or a rejected record, up "
+            "to WME_LOOKUPS_PER_DAY a day.",
         ),
         job(PUBLISH, state, "Applies pending snapshots and hours to the current articles, then publishes."),
         job(REPORT, [published.REPORT_KEY], "Writes the report about the mirror."),
@@ -141,7 +141,7 @@ def each_hour(
         some = [layer for one in wanted for layer in keys[one]] + state if wanted != mirrored else None
         return dg.RunRequest(run_key=key, partition_key=key, tags=WHEN_DUE, asset_selection=some)
     if missing:
-        return dg.SkipReason(f"A run over {hour_text(hour)} UTC is in progress. The publication follows.")
+        return dg.SkipReason(f"A run for {hour_text(hour)} UTC is in progress and will be followed by a publication.")
     if is_pending:
         return dg.RunRequest(run_key=f"{key} loaded", tags=WHEN_DUE, asset_selection=state)
     return dg.SkipReason(f"{hour_text(hour)} UTC is already loaded, and nothing is pending.")

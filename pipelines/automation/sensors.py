@@ -176,18 +176,21 @@ def publish_pending(
         _brings_hours(run, prefix) for run in context.instance.get_runs(dg.RunsFilter(statuses=processes.UNDER_WAY))
     )
     if active:
-        return dg.SkipReason(f"Waiting for {counted(active, 'run')}. Pending hours and snapshots are applied later.")
+        return dg.SkipReason(
+            f"Waiting for {counted(active, 'run')}. Pending hours and snapshots will be applied later."
+        )
     store = warehouse.glance
     try:
         hours, snapshots, revision = store.pending_hours(), store.pending_snapshots(), store.unpublished_revision()
     except MirrorError as error:
         return dg.SkipReason(sentence(error))
     if not (hours or snapshots or revision):
-        return dg.SkipReason("Every loaded hour and snapshot is applied and published.")
+        return dg.SkipReason("All loaded hours and snapshots have been applied and published.")
     if not store.publish_is_due(warehouse.publish_every):
         when = next_text(store.publication(), warehouse.publish_every)
         return dg.SkipReason(
-            f"Pending data ({counted(len(hours), 'hour')}, {counted(len(snapshots), 'snapshot')}) is published {when}."
+            f"Pending data ({counted(len(hours), 'hour')}, {counted(len(snapshots), 'snapshot')}) will be published "
+            f"{when}."
         )
     digest = hashlib.md5(repr((hours, snapshots, revision)).encode(), usedforsecurity=False).hexdigest()[:12]
     # the key contains the hour, so that a failed run is requested again once an hour, not at every tick
@@ -245,7 +248,7 @@ def keep_streaming(
         )
     if asked and now < (again := asked[0].update_timestamp + STREAM_WAITS[min(len(asked), len(STREAM_WAITS)) - 1]):
         return dg.SkipReason(
-            f"The last run failed. Its page shows the reason. The next run begins at {moment_text(again)} UTC."
+            f"The last run failed. Its page shows the reason. The next run will start at {moment_text(again)} UTC."
         )
     return dg.RunRequest(run_key=f"{now:%Y-%m-%dT%H:%M:%S}")
 
@@ -315,7 +318,7 @@ def report_failures(settings: Settings, prefix: Prefix) -> dg.SensorDefinition:
         if not prefix.runs(run):
             return dg.SkipReason(f"{run.run_id} belongs to another part of the project.")
         if run.tags.get(RunTag.WILL_RETRY) == "true":
-            return dg.SkipReason(f"Dagster retries {run.run_id}.")
+            return dg.SkipReason(f"Dagster will retry {run.run_id}.")
         if run.tags.get(RunTag.FAILURE_REASON) == _STOPPED:
             return dg.SkipReason(f"{run.run_id} was terminated, because the UI or the daemon was stopped.")
         steps = ((str(event.step_key), _sentence_of(event)) for event in context.get_step_failure_events())
@@ -339,8 +342,8 @@ def carry_to(layer: str, what: str, prefix: Prefix) -> dg.AutomationConditionSen
     return dg.AutomationConditionSensorDefinition(
         prefix.name(f"carry_to_{layer}"),
         target=dg.AssetSelection.groups(prefix.name(layer)),
-        description=f"{what} if only the upstream layer was materialized. Runs over all layers trigger nothing. This "
-        "sensor is off by default.",
+        description=f"{what} if only the upstream layer was materialized. Runs that include all layers do not trigger "
+        "this sensor. The sensor is off by default.",
     )
 
 

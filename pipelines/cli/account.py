@@ -42,8 +42,8 @@ from_stdin = click.option(
     "--password-stdin",
     "stdin",
     is_flag=True,
-    help="Read passwords and codes from standard input if no variable contains them, one per line and in the order of "
-    "the prompts.",
+    help="Read passwords and codes that are not in environment variables from standard input, one per line, in the "
+    "order of the prompts.",
 )
 
 
@@ -57,9 +57,9 @@ class Unargued(click.Command):
             raise
         except click.UsageError:
             raise click.UsageError(
-                f"`{ctx.command_path}` takes no arguments. The shell history and the process list would show a "
-                "password or code in an argument. Use a variable, --password-stdin or the prompt. If you typed a "
-                "password here, change it.",
+                f"`{ctx.command_path}` takes no arguments. A password or code in an argument would appear in the shell "
+                "history and the process list. Use an environment variable, --password-stdin or the prompt. If you "
+                "typed a password here, change it.",
                 ctx,
             ) from None
 
@@ -223,10 +223,10 @@ def change_password(*, stdin: bool) -> None:
 @auth.command("new-password")
 @from_stdin
 def new_password(*, stdin: bool) -> None:
-    """Set the new password that the service demands (challenge NEW_PASSWORD_REQUIRED).
+    """Set the new password that the service requires (challenge NEW_PASSWORD_REQUIRED).
 
-    Answers the challenge of the last `wme auth login`. If there is none, it prompts for the current password first,
-    unless WME_PASSWORD has it.
+    Answers the challenge from the last `wme auth login`. If there is no challenge, the command first prompts for the
+    current password, unless WME_PASSWORD is set.
     """
     with connection.client(read_settings(scoped=False)) as client:
         if client.account.status().new_password_required:

@@ -26,7 +26,7 @@ from resources.warehouse import Warehouse
 
 @click.command()
 @hours_option
-@click.option("--check", is_flag=True, help="Exit with status 1 if any line needs attention (begins with !).")
+@click.option("--check", is_flag=True, help="Exit with status 1 if any line begins with ! (needs attention).")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the lines that need attention, for cron.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document with every hour, for scripts.")
 def status(*, count: int, check: bool, quiet: bool, as_json: bool) -> None:
@@ -110,7 +110,7 @@ def report(*, output: Path | None, is_shown: bool) -> None:
     type=click.Choice(["table", "csv", "json"]),
     default="table",
     show_default=True,
-    help="Output format. The format json prints one object per line.",
+    help="Output format. The json format has one object per line.",
 )
 @click.option(
     "--allow-files",
@@ -145,7 +145,7 @@ def sql(*, query: str | None, form: str, allow_files: bool, limit: int) -> None:
     elif answer.columns:
         terminal.show(answer.columns, answer.rows[:limit])
         if len(answer.rows) > limit:
-            terminal.OUT.print(f"Shown: {limit:,} of {len(answer.rows):,} rows. Raise --limit to see more.")
+            terminal.OUT.print(f"Showing {limit:,} of {len(answer.rows):,} rows. Raise --limit to see more.")
 
 
 def _plain(value: Any) -> str:
@@ -165,7 +165,7 @@ def _cell(value: Any) -> Any:
 @click.option(
     "--folder",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder for one page per group of tables, instead of printing the dictionary.",
+    help="Write one page per group of tables to this folder instead of printing the dictionary.",
 )
 def dictionary(folder: Path | None) -> None:
     """Print the data dictionary in Markdown, with every table, column and path in the service's record."""
@@ -188,7 +188,7 @@ def dictionary(folder: Path | None) -> None:
 @click.option(
     "--retry",
     is_flag=True,
-    help="If the converter has changed, convert archives with rejected records again and load them.",
+    help="If the converter has changed, reconvert and reload archives that contain rejected records.",
 )
 @click.option("--dry-run", is_flag=True, help="With --retry, show the planned work without changing anything.")
 def rejects(
@@ -223,7 +223,7 @@ def rejects(
                     terminal.echo(piece, nl=False)
             except OSError as error:
                 raise click.ClickException(
-                    f"A long record cannot be read: {clause(error)}. Run the record's hour again to restore the record."
+                    f"A long record cannot be read: {clause(error)}. To restore the record, run its hour again."
                 ) from error
             click.echo()
         return
@@ -231,7 +231,7 @@ def rejects(
     count = sum(row[0] for row in reasons.rows)
     if not count:
         terminal.OUT.print(
-            "No records were rejected." if selection == rejected.Selection() else "No such records were rejected."
+            "No records were rejected." if selection == rejected.Selection() else "No matching records were rejected."
         )
         return
     shown = limit or 20
@@ -242,8 +242,8 @@ def rejects(
             terminal.say(value_text(line["raw"]))
             if line["raw_path"] is not None:
                 terminal.say(
-                    f"… ({line['bytes']:,} bytes in total). The complete record is in lake/{line['raw_path']}, gzipped "
-                    f"from byte {line['raw_offset']:,}. `wme rejects --raw --json` prints the record."
+                    f"… ({line['bytes']:,} bytes in total). The complete record is in lake/{line['raw_path']}, in the "
+                    f"gzip member at byte {line['raw_offset']:,}. `wme rejects --raw --json` prints the record."
                 )
     else:
         terminal.show(reasons.columns, reasons.rows, spare=("begins", "first_hour"))
@@ -252,7 +252,7 @@ def rejects(
         terminal.show(found.columns, found.rows, spare=("byte_offset", "bytes", "member"))
     terminal.say(
         f"{counted(count, 'rejected record')}{f', {shown:,} shown' if count > shown else ''}. The table `rejects` "
-        "contains the content."
+        "contains the original records."
     )
 
 

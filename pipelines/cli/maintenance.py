@@ -144,7 +144,7 @@ def forget(*, project: str, dry_run: bool, yes: bool) -> None:
     settings = read_settings()
     found = dropping.survey(settings, project)
     if not found:
-        terminal.say(f"No data for {project} is in {settings.data.absolute()}.{_held(project, found.dropped_in)}")
+        terminal.say(f"{settings.data.absolute()} contains no data for {project}.{_held(project, found.dropped_in)}")
         return
     rows = ", ".join(f"{table} {count:,}" for table, count in found.row_counts.items())
     for name, told in (
@@ -184,7 +184,7 @@ def _held(project: str, file_count: int) -> str:
 @click.option("--dry-run", is_flag=True, help="Show which files would be read, written and freed, but change nothing.")
 @quiet_option
 def compact(*, dry_run: bool, quiet: bool) -> None:
-    """Merge hourly lake files and snapshot chunks into a few sorted files, from which page text reads fast.
+    """Merge hourly lake files and snapshot chunks into a few sorted files for fast access to page text.
 
     Changes in compacted months are then removed from the DuckDB files and read from the compacted files.
 
@@ -220,8 +220,8 @@ def compact(*, dry_run: bool, quiet: bool) -> None:
             terminal.say("There is nothing to compact, because the lake already has few files.")
         if (step := warehouse.movable_changes()) is not None:
             terminal.say(
-                f"{counted(step.row_count, 'change')} from {hour_text(step.first_hour)} until "
-                f"{hour_text(step.end_hour)} UTC would move from the DuckDB files to compacted files."
+                f"{counted(step.row_count, 'change')} from {hour_text(step.first_hour)} to {hour_text(step.end_hour)} "
+                "UTC would be moved from the DuckDB files to compacted files."
             )
         return
     layout = Layout(settings.data)
@@ -250,7 +250,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 @click.command(cls=terminal.Writing)
 @click.argument("destination", type=_FOLDER)
-@click.option("--keep", type=click.IntRange(min=1), help="Complete backups to keep, including this one. Default: all.")
+@click.option("--keep", type=click.IntRange(min=1), help="Number of complete backups to keep, including this one.")
 @click.option("--dry-run", is_flag=True, help="Show the files to copy without copying them.")
 @quiet_option
 def backup(*, destination: Path, keep: int | None, dry_run: bool, quiet: bool) -> None:
@@ -278,12 +278,12 @@ def backup(*, destination: Path, keep: int | None, dry_run: bool, quiet: bool) -
         done = backups.take(data, destination, reporter, keep)
     planned = done.plan
     linked = (
-        f". About {size_text(planned.copied_bytes)} were copied, and all other files are links to the previous backup"
+        f". About {size_text(planned.copied_bytes)} was copied. All other files are hard links to the previous backup"
         if planned.linked_count
         else ""
     )
     terminal.say(
-        f"{data} is backed up in {done.backup.path}: {counted(done.backup.file_count, 'file')} "
+        f"{data} was backed up to {done.backup.path}: {counted(done.backup.file_count, 'file')} "
         f"({size_text(done.backup.size_bytes)}){linked}."
     )
     if done.removed:
@@ -291,7 +291,7 @@ def backup(*, destination: Path, keep: int | None, dry_run: bool, quiet: bool) -
     if lost := done.gone["archive"]:
         terminal.say(
             f"The previous backup contains {counted(lost, 'archive file')} that the data folder no longer contains. If "
-            "you removed neither snapshots nor projects, keep the previous backup."
+            "you did not remove any snapshots or projects, keep the previous backup."
         )
     if done.problems:
         raise click.ClickException("\n".join(done.problems))
@@ -303,8 +303,8 @@ def backup(*, destination: Path, keep: int | None, dry_run: bool, quiet: bool) -
 def restore(*, source: Path, dry_run: bool) -> None:
     """Restore the backup SOURCE into an empty data folder (WME_DATA), then publish.
 
-    SOURCE is a backup or a folder of backups, whose newest backup is restored. Every file is verified. The same command
-    resumes a killed restore. The path of the new data folder can differ from the original path.
+    SOURCE is a backup, or a folder whose newest backup is restored. Every file is verified. The same command resumes a
+    killed restore. The path of the new data folder can differ from the original path.
     """
     from pipelines.operations import restore as restoring
     from resources.backup import find
@@ -329,14 +329,14 @@ def restore(*, source: Path, dry_run: bool) -> None:
     )
     for path in done.renamed:
         terminal.say(
-            f"The backup contains a {path.stem}, which controls the code that Dagster loads. The file was renamed to "
-            f"{path}, and the default file is used. If you trust the file, rename it to {path.stem}."
+            f"The backup contains a {path.stem} file, which controls the code that Dagster loads. The file was renamed "
+            f"to {path}, and the default file is used. If you trust the file, rename it to {path.stem}."
         )
     if done.damaged:
         names = "\n".join(f"  {name}" for name in done.damaged)
         raise click.ClickException(
             f"{counted(len(done.damaged), 'file')} in the backup {'is' if len(done.damaged) == 1 else 'are'} missing "
-            f"or damaged:\n{names}\nAll other files are restored. Copy missing files from an older backup, or restore "
+            f"or damaged:\n{names}\nAll other files were restored. Copy missing files from an older backup, or restore "
             "lake files from the archive."
         )
 
@@ -370,6 +370,6 @@ def lookups(*, dry_run: bool) -> None:
     found = sum(one.is_found for one in answers)
     uncertain = sum(state.uncertain_count or 0 for state in warehouse.project_states(published=False))
     terminal.say(
-        f"{counted(len(answers), 'page')} looked up, {found:,} of them found; {counted(budget.left, 'lookup')} left "
-        f"today. Uncertain in `articles`: {counted(uncertain, 'page')}."
+        f"Looked up {counted(len(answers), 'page')} and found {found:,}; {counted(budget.left, 'lookup')} left today. "
+        f"Uncertain in `articles`: {counted(uncertain, 'page')}."
     )

@@ -41,7 +41,7 @@ _filter = click.option(
     multiple=True,
     metavar="FIELD=VALUE",
     help="Show only records with this value, for example in_language.identifier=en. The option can be repeated. "
-    "Numbers, true, false and null are JSON values. Quote them ('\"0\"') to compare strings.",
+    "Unquoted numbers, true, false and null are JSON values. Quote them ('\"0\"') to compare strings.",
 )
 #: Options for lookups by title. Several projects can have a page with the same title.
 _TITLED = (
@@ -87,7 +87,7 @@ def answered(kind: Kind) -> Callable[[Callable[..., Listing[Record] | Record]], 
             "--ndjson",
             "as_lines",
             is_flag=True,
-            help="Print one JSON object per line. Default if the output is not a terminal.",
+            help="Print one JSON object per line. This is the default if the output is not a terminal.",
         )
         @functools.wraps(ask)
         def run(*, as_json: bool, as_lines: bool, asked: Query, **own: Any) -> None:
@@ -118,7 +118,7 @@ def _query(fields: Iterable[str], filters: Iterable[str], equal: dict[str, str |
         name, equals, value = text.partition("=")
         if not equals:
             raise click.UsageError(
-                f"--filter is {text!r}. Write the filter as FIELD=VALUE, for example in_language.identifier=en."
+                f"The filter {text!r} is not valid. Use the form FIELD=VALUE, for example in_language.identifier=en."
             )
         conditions.append(Filter(name, _value(value)))
     names = tuple(name.strip() for text in fields for name in text.split(",") if name.strip())

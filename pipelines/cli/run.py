@@ -39,7 +39,7 @@ EXAMPLES = {
 SELECT project_id, name, edit_count, editor_count
 FROM most_edited LIMIT 3""",
     # count only flags that are true, because null means false
-    "Who edits: bots, anonymous, registered?": """\
+    "Who edits: bots, anonymous or registered users?": """\
 SELECT project_id, count(*) FILTER (editor_is_bot) AS bots, count(*) FILTER (editor_is_anonymous) AS anonymous,
        count(*) - bots - anonymous AS registered
 FROM distinct_changes WHERE change_type = 'update'
@@ -56,8 +56,8 @@ GROUP BY ALL ORDER BY a.project_id""",
     "--hours",
     "count",
     type=click.IntRange(1, 48),
-    help="Number of newest hours to fetch and load.  [default: 3, and earlier missing hours that the service still "
-    "retains]",
+    help="Number of most recent hours to fetch and load.  [default: 3, plus earlier missing hours that the service "
+    "still retains]",
 )
 @click.option("--from", "first", type=HOUR, help="First hour (UTC), for example 2026-11-20T05, instead of --hours.")
 @click.option("--to", "last", type=HOUR, help="Last hour (UTC).  [default: the same as --from]")
@@ -70,8 +70,8 @@ GROUP BY ALL ORDER BY a.project_id""",
     type=click.Choice(["missing", "newer"]),
     is_flag=False,
     flag_value="missing",
-    help="First fetch snapshots. The value missing, or no value, selects projects without a snapshot. The value newer "
-    "also selects snapshots with a newer version. With an account, snapshots cost quota.  [default: missing with the "
+    help="Fetch snapshots first. 'missing', or no value, selects projects without a snapshot. 'newer' also selects "
+    "snapshots with a newer version. With an account, snapshots count against your quota.  [default: missing with the "
     "sandbox, otherwise none]",
 )
 @click.option("--no-snapshots", is_flag=True, help="Fetch no snapshots, even with the sandbox.")
@@ -176,7 +176,7 @@ def run(
             _show_dry_run(pending.dry_run(hours, missing, client, settings))
         if with_lacking and any(missing.values()):
             terminal.say(
-                "Hours since a new snapshot's export are also fetched if the service still retains these hours."
+                "Hours after a new snapshot's export are also fetched if the service still retains these hours."
             )
         return
     report = runs.outlast(attempt, partial(runs.is_reachable, settings), wait or 0, say)
@@ -196,7 +196,8 @@ def report_lake(settings: Settings, report: RunReport) -> None:
     terminal.ERR.print(report.repaired, markup=False, soft_wrap=True)
     faulty = Warehouse(settings.data).faulty_lake_files(published=True)
     if gone := [file for file in faulty if file.is_gone]:
-        terminal.ERR.print(f"The published file omits missing lake files: {named(gone)}.", markup=False, soft_wrap=True)
+        text = f"Rows from missing lake files are not in the published file: {named(gone)}."
+        terminal.ERR.print(text, markup=False, soft_wrap=True)
     if damaged := [file for file in faulty if not file.is_gone]:
         report.failures.append(
             f"{counted(len(damaged), 'damaged lake file')} could not be restored: {named(damaged)}. All other data is "

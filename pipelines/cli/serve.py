@@ -78,8 +78,8 @@ def ui(*, port: int, prepare: bool) -> None:
         except OSError as error:
             # Dagster would report the busy port while starting, and continue
             raise click.ClickException(
-                f"Port {port} is not available ({error.strerror}). Another data folder's `wme ui` might use the port. "
-                "Nothing was started. Choose another port with --port."
+                f"Port {port} is not available ({error.strerror}). A `wme ui` for another data folder might be using "
+                "the port. Nothing was started. Choose another port with --port."
             ) from None
     terminal.ERR.print(
         f"The Dagster UI will be at http://127.0.0.1:{port} in a few seconds. Ctrl-C stops it.", markup=False
@@ -92,9 +92,9 @@ def ui(*, port: int, prepare: bool) -> None:
 @click.option(
     "--data",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Path of the runs' data folder on this machine.  [default: WME_DATA]",
+    help="Path to the data folder that the runs use on this machine.  [default: WME_DATA]",
 )
-@click.option("--name", help="Name of the worker in the runs' messages.  [default: host and process]")
+@click.option("--name", help="Worker name to show in the runs' messages.  [default: host and process]")
 def worker(*, address: str | None, data: Path | None, name: str | None) -> None:
     """Convert archives and compact lake files as a worker of the Dask scheduler at ADDRESS.
 
@@ -161,7 +161,7 @@ def worker(*, address: str | None, data: Path | None, name: str | None) -> None:
     type=click.FloatRange(0.1, 600),
     default=10.0,
     show_default=True,
-    help="Seconds between two files. Queries return events as soon as their file is written.",
+    help="Seconds between files. Queries return events as soon as their file is written.",
 )
 @click.option(
     "--connections", type=click.IntRange(1, 10), default=10, show_default=True, help="Number of parallel connections."

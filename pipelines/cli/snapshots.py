@@ -194,7 +194,7 @@ def _show_plan(combined: Any) -> None:
     type=click.IntRange(1, 64),
     default=4,
     show_default=True,
-    help="Number of files downloaded at the same time.",
+    help="Number of files to download at the same time.",
 )
 def download_snapshots(*, identifiers: tuple[str, ...], as_json: bool, workers: int, **choice: Any) -> None:
     """Download snapshots into the archive and verify them. Complete files are not downloaded again.

@@ -217,7 +217,7 @@ class _Hour(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         try:
             return datetime.fromisoformat(f"{found[1]}T{found[2]}:00+00:00" if found else "")
         except ValueError:
-            self.fail(f"{str(value)!r} is not an hour. Write an hour (UTC) as 2026-11-20T05.", param, ctx)
+            self.fail(f"{str(value)!r} is not a valid hour. A valid example is 2026-11-20T05 (UTC).", param, ctx)
 
 
 class _Name(click.ParamType):  # type: ignore[type-arg,unused-ignore]
@@ -283,7 +283,7 @@ CHUNK = _Name("chunk", _IDENTIFIER, "chunk", "enwiki_namespace_0_chunk_0 or 0")
 FILE = _Name("id", _IDENTIFIER, "file identifier", "enwiki_namespace_0")
 
 
-_SANDBOX = "the built-in sandbox (synthetic pages; WME_USERNAME and WME_PASSWORD select an account)"
+_SANDBOX = "the built-in sandbox (synthetic pages; to use an account, set WME_USERNAME and WME_PASSWORD)"
 
 
 class Writing(click.Command):

@@ -95,7 +95,7 @@ def plan(data: files.StrPath, destination: files.StrPath) -> Plan:
         )
     if destination.exists() and not destination.is_dir():
         raise BackupError(
-            f"{destination} is not a folder. Nothing was copied. Specify a folder, which is created if it is missing."
+            f"{destination} is not a folder. Nothing was copied. Specify a folder. A missing folder is created."
         )
     newest, found = _newest(destination), Plan()
     for source in _sources(data, []):
@@ -145,13 +145,13 @@ def take(
         if unfinished.is_symlink() or not unfinished.is_dir():
             raise BackupError(
                 f"{unfinished} is not a folder, but an unfinished backup needs this name. Nothing was changed. Move "
-                "the file to another place, then run the command again."
+                "the file to another location, then run the command again."
             )
         there = _prune(unfinished, data)
         needed, free = planned.copied_bytes - there + _ROOM_BYTES, shutil.disk_usage(destination).free
         if needed > free:
             raise store.BackupDiskFullError(
-                f"The backup needs about {size_text(needed)} more space, but only {size_text(free)} are free in "
+                f"The backup needs about {size_text(needed)} more space, but only {size_text(free)} is free in "
                 f"{destination}. Nothing more was copied. {_KEPT}"
             )
         task = reporter.start("copy", planned.copied_bytes, "B")
@@ -325,7 +325,7 @@ def _problems(backup: Path, broken: list[str], damaged: list[str]) -> Iterator[s
         yield (
             f"{counted(len(broken), 'database')} in Dagster's history {'is' if len(broken) == 1 else 'are'} damaged "
             f"({listed(broken, _SHOWN)}). Damaged databases were copied unchanged. Restore the history from an older "
-            "backup, or move the history to another place. The next run then creates a new history."
+            "backup, or move the history to another location. The next run then creates a new history."
         )
     if damaged:
         yield (

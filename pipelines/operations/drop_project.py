@@ -98,7 +98,7 @@ def drop_project(settings: Settings, project: str) -> Remains:
     if project in settings.projects:
         raise SettingsError(
             f"{project} is in WME_PROJECTS, so the next run would load the project again. Nothing was removed. Remove "
-            f"{project} from WME_PROJECTS, also for Dagster, then run the command again."
+            f"{project} from WME_PROJECTS, including for Dagster, then run the command again."
         )
     layout, warehouse = Layout(settings.data), _warehouse(settings)
     found = survey(settings, project)

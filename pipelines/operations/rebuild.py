@@ -71,7 +71,7 @@ def verify(warehouse: Warehouse, reporter: Reporter) -> str:
             if (why := outcome.unwrap()) is not None:
                 warehouse.note_damage(path, why)
                 found.append(f"{path} ({why})")
-    wrong = f"Damaged files: {', '.join(found)}." if found else "No file is damaged."
+    wrong = f"Damaged files: {', '.join(found)}." if found else "No files are damaged."
     return f"Verified {counted(len(paths), 'lake file')}. {wrong}"
 
 
@@ -236,7 +236,7 @@ class Retry:
             return [*found, "There is nothing to convert again."]
         found.append(
             f"{counted(self.line_count, 'rejected record')} in {counted(len(self.archives), 'archive')} "
-            f"{'was' if self.line_count == 1 else 'were'} read by another converter or with other settings."
+            f"{'was' if self.line_count == 1 else 'were'} read by a different converter or with different settings."
         )
         hours = sorted({hour_text(part) for _, part in self.parts if isinstance(part, datetime)})
         others = sorted({part for _, part in self.parts if isinstance(part, str)})

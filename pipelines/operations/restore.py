@@ -77,8 +77,8 @@ def check(backup: Backup, data: Path) -> None:
     for name, _ in backup.sums():
         if fault := _fault(backup, data, name):
             raise BackupError(
-                f"The backup {backup.path} was manipulated, or the data folder already contains its files: {fault} "
-                "Nothing was changed. Restore another backup into an empty folder."
+                f"The backup {backup.path} has been tampered with, or the data folder already contains its files: "
+                f"{fault} Nothing was changed. Restore another backup into an empty folder."
             )
     build = backup.path / BUILD
     # a damaged ledger is found by its digest, after all other files are restored
@@ -89,8 +89,8 @@ def check(backup: Backup, data: Path) -> None:
                     files.within(data / "lake", str(name))
                 except files.UnusableFileError as error:
                     raise BackupError(
-                        f"The backup {backup.path} was manipulated. Its warehouse refers to a file outside the lake. "
-                        f"{error} Nothing was changed. Restore another backup."
+                        f"The backup {backup.path} has been tampered with. Its warehouse refers to a file outside the "
+                        f"lake. {error} Nothing was changed. Restore another backup."
                     ) from None
 
 
@@ -117,11 +117,11 @@ def _check_empty(backup: Backup, data: Path) -> None:
     if data.exists() and any(data.iterdir()) and not (note.exists() and files.read(note) == _mark(backup)):
         raise BackupError(
             f"The data folder {data} is not empty. Nothing was changed. Backups are restored only into an empty "
-            "folder. Set WME_DATA to another folder, or move the files to another place."
+            "folder. Set WME_DATA to another folder, or move the files to another location."
         )
     for path in store.irregular(data):
         raise BackupError(
-            f"{path} is neither a file nor a folder, so no restore created it. Nothing was changed. Set "
+            f"{path} is neither a file nor a folder, so it was not created by a restore. Nothing was changed. Set "
             "WME_DATA to an empty folder."
         )
 
@@ -132,7 +132,7 @@ def _restore_files(backup: Backup, data: Path, advance: Callable[[float], None])
     needed = backup.size_bytes - sum(path.stat().st_size for path in present if path.is_file())
     if needed > (free := shutil.disk_usage(data).free):
         raise store.BackupDiskFullError(
-            f"The backup needs {size_text(needed)} more space, but only {size_text(free)} are free in {data}. "
+            f"The backup needs {size_text(needed)} more space, but only {size_text(free)} is free in {data}. "
             f"Nothing more was copied. {_KEPT}"
         )
     done, build = Restored(backup), {}

@@ -284,7 +284,7 @@ class _Here:
             for sentence, of in failed.items()
         ]
         if not result.success and not sentences:
-            sentences.append(f"The job {job} failed before its first step. Dagster's history contains the run.")
+            sentences.append(f"The job {job} failed before its first step. Dagster's run history contains the run.")
         self.report.failures += [sentence for sentence in sentences if sentence not in self.report.failures]
 
     def load_snapshot(

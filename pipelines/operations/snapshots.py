@@ -230,7 +230,7 @@ def _planned(
         return client.snapshots.plan(identifier, folder, options, dataset)
     except errors.NotFound as error:
         raise errors.NotFound(
-            f"The service has no snapshot {identifier}. Nothing of this snapshot was fetched. `wme snapshots list "
+            f"The service has no snapshot {identifier}. No part of this snapshot was fetched. `wme snapshots list "
             "--all` shows all snapshots.",
             status=error.status,
         ) from error

@@ -296,8 +296,8 @@ def _settings(home: Path) -> Any:
         if isinstance(error, dg.DagsterInvalidConfigError):
             why = error.errors[0].message[:200]
         raise InstanceError(
-            f"Dagster's settings {home / 'dagster.yaml'} cannot be used ({why}). Nothing was changed. Correct the "
-            "file or remove it. The next command creates the default file. The run history is kept."
+            f"Dagster's settings file {home / 'dagster.yaml'} cannot be used ({why}). Nothing was changed. Correct or "
+            "remove the file. The next command creates a default file if none exists. The run history is kept."
         ) from error
 
 
@@ -314,8 +314,8 @@ def _damage_named(home: Path) -> Iterator[None]:
             raise
         raise InstanceError(
             f"The run history in {home} is damaged ({clause(cause)}). The mirrored data is not affected. Nothing was "
-            "changed. Restore the folder from a backup, or move its `history` and `schedules` folders to another "
-            "place. The next command then creates new folders, without past runs and with all schedules off."
+            "changed. Restore the folder from a backup, or move its `history` and `schedules` folders elsewhere. The "
+            "next command then creates new folders, without past runs and with all schedules off."
         ) from error
 
 

@@ -73,7 +73,7 @@ class Guard:
         host = host_of(text)
         if host is None or (host[0] not in LOOPBACK and host not in self._public):
             return 403, (
-                f"the host {_quoted(text)} is not a known name of this UI. If this name belongs to this UI, add the "
+                f"the host {_quoted(text)} is not a known host name of this UI. If it belongs to this UI, add the "
                 "name to WME_UI_HOSTS and restart."
             )
         origin = headers.get("origin")

@@ -146,12 +146,12 @@ def _base(table: Table, declared: Sequence[Table]) -> Table | None:
 def _section(table: Table, declared: Sequence[Table], link: Callable[[str], str]) -> str:
     """Describe a table. Columns that an earlier table explains are counted but not described again."""
     base = _base(table, declared)
-    key = f"\nA row is identified by {', '.join(f'`{name}`' for name in table.key)}.\n" if table.key else ""
+    key = f"\nRows are identified by {', '.join(f'`{name}`' for name in table.key)}.\n" if table.key else ""
     own = [column for column in table if base is None or column not in base.columns]
     text = f"## {table.name}\n\n{table.description}\n{key}"
     if base is not None:
         others = "Its" if not own else "The other"
-        text += f"\n{others} {len(table.columns) - len(own)} columns are columns of [`{base.name}`]({link(base.name)})"
+        text += f"\n{others} {len(table.columns) - len(own)} columns match those of [`{base.name}`]({link(base.name)})"
         missing = [f"`{column.name}`" for column in base if column.name not in {one.name for one in table}]
         text += f"; `{base.name}` also has {', '.join(missing)}.\n" if missing else ".\n"
     if own:

@@ -62,10 +62,10 @@ def text(status: Status, now: datetime) -> bytes:
                 is_moment = isinstance(value, str)
                 gauge(metric, meaning).set(datetime.fromisoformat(value).timestamp() if is_moment else float(value))
     if status.places:
-        newest = gauge("newest_hour_timestamp_seconds", "Start of the newest hour that expects no more data.", _PLACE)
+        newest = gauge("newest_hour_timestamp_seconds", "Start of the newest hour whose data is complete.", _PLACE)
         gaps = gauge(
             "gap_hours",
-            "Gaps in the newest hours (48 by default): missing or lost hours, and unrecorded hours between others.",
+            "Missing or lost hours, and unrecorded hours between recorded hours, in the newest hours (48 by default).",
             _PLACE,
         )
         older = gauge("older_gap_hours", "Number of earlier hours that are missing or lost.", _PLACE)

@@ -125,7 +125,7 @@ def _cluster_facts(settings: Settings) -> tuple[list[tuple[str, str]], list[str]
         try:
             members = converter.cluster.members()
         except MirrorError as error:
-            return [("engine", f"{settings.engine} (not reached)")], [str(error)]
+            return [("engine", f"{settings.engine} (unreachable)")], [str(error)]
         facts.append(("engine", f"{settings.engine}: {counted(len(members), 'worker')}"))
         if not members:
             troubles.append(f"The scheduler at {settings.engine} has no workers. Start workers with `wme worker`.")
@@ -269,7 +269,7 @@ def _tell_coverage(report: Status, warehouse: Reader, settings: Settings, hours:
     report.troubles[:0] = found.lagging
     report.troubles += found.troubles[len(found.lagging) :]
     if found.unmirrored:
-        report.facts.append(("mirrored no longer", listed(found.unmirrored, _UNMIRRORED_SHOWN)))
+        report.facts.append(("no longer mirrored", listed(found.unmirrored, _UNMIRRORED_SHOWN)))
     exact = {(state.project_id, state.namespace_id): state for state in warehouse.project_states()}
     for place in report.places:
         key = (place.project_id, place.namespace_id)
@@ -345,7 +345,7 @@ def _tell_stream(report: Status, data: Path, now: datetime) -> None:
     if figures["is_running"] or now - newest <= _PAUSE:
         return
     report.troubles.append(
-        f"The stream was last read at {moment_text(newest)} UTC, which is longer ago than the service retains events. "
+        f"The stream was last read at {moment_text(newest)} UTC, and the service no longer retains the next events. "
         "Only hourly files contain the missing events. `wme stream` resumes at the oldest available event. If the "
         "stream is no longer needed, remove lake/live_changes."
         if now - newest > RETENTION

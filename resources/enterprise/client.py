@@ -171,8 +171,8 @@ class Lookups:
         except errors.NotFound:
             pass
         raise errors.NotFound(
-            f"The service has no {identifier} among Wikidata's {kind}. Nothing was changed. The lookup cost a unit. "
-            "The service does not have merged entities, deleted entities or scholarly articles.",
+            f"The service has no {identifier} among Wikidata's {kind}. Nothing was changed. The lookup cost one unit. "
+            "The service does not provide merged entities, deleted entities or scholarly articles.",
             status=404,
         )
 
@@ -181,10 +181,11 @@ class Lookups:
         try:
             return self._ask(path(name), _RECORDS, f"look up {name!r}", query, kind)
         except errors.NotFound:
-            filtered = " that passes the filters" if query is not None and query.filters else ""
+            filtered = " that matches the filters" if query is not None and query.filters else ""
         raise errors.NotFound(
-            f"No project has an article called {name!r}{filtered}. Nothing was changed. The lookup cost a unit. Titles "
-            "are case-sensitive and must include the namespace prefix (Template:...). Redirects are not resolved.",
+            f"No project has an article called {name!r}{filtered}. Nothing was changed. The lookup cost one unit. "
+            "Titles are case-sensitive and must include the namespace prefix (Template:...). Redirects are not "
+            "resolved.",
             status=404,
         )
 
@@ -233,7 +234,7 @@ class Hours:
         """
         path = endpoints.hourly(dataset, hour)
         try:
-            return self._api.listing(path, _BATCHES, f"list the {dataset.endpoint} of {spoken(hour)}")
+            return self._api.listing(path, _BATCHES, f"list the {dataset.endpoint} for {spoken(hour)}")
         except errors.NotFound:
             missing = absent(hour, self._clock)
         raise missing
@@ -268,7 +269,7 @@ class Hours:
         """
         path = endpoints.record(endpoints.hourly(dataset, hour), record.identifier)
         again = partial(self._record, dataset, hour, record.identifier)
-        name = f"{record.identifier} of {spoken(hour)}"
+        name = f"{record.identifier} for {spoken(hour)}"
         try:
             source = self._api.source(path, record, dataset.quota, again, name=name)
             return self._downloader.fetch(source, Path(target), progress)
@@ -279,7 +280,7 @@ class Hours:
     def _record(self, dataset: Dataset, hour: datetime, identifier: str) -> tuple[models.Batch, int]:
         path = endpoints.record(endpoints.hourly(dataset, hour), identifier)
         try:
-            return self._api.record(path, _BATCH, f"read the record of {identifier} of {spoken(hour)}")
+            return self._api.record(path, _BATCH, f"read the record of {identifier} for {spoken(hour)}")
         except errors.NotFound as error:
             missing = error
         self.listing(hour, dataset)  # raises another error if the entire hour is missing

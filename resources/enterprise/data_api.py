@@ -138,7 +138,7 @@ class DataApi:
         pinned: bool = False,
     ) -> Source:
         """Return a record's archive as a `Source`. `again` reads the record again, and counts the requests."""
-        address, doing = endpoints.download(path), f"get the address of {name or record.identifier}"
+        address, doing = endpoints.download(path), f"get the download URL of {name or record.identifier}"
 
         def resolve() -> tuple[str, int]:
             return self.ask(address, doing, lambda answer: self._location(answer, address, doing), quota=quota)

@@ -191,7 +191,7 @@ def _count(found: object) -> int | None:
 
 def _is_text(value: object) -> object:
     if not isinstance(value, str | datetime):
-        raise ValueError("a moment is a text")  # noqa: TRY004  pydantic reports ValueErrors
+        raise ValueError("a timestamp must be a string")  # noqa: TRY004  pydantic reports ValueErrors
     return value
 
 

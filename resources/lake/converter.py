@@ -224,7 +224,7 @@ class Converter:
                 )
             if tally.line_count != rows_file.row_count + rejects_file.row_count:
                 raise ConversionError(
-                    f"{archive.path.name} has {tally.line_count:,} lines, but they became {rows_file.row_count:,} rows "
+                    f"{archive.path.name} has {tally.line_count:,} lines, but produced {rows_file.row_count:,} rows "
                     f"and {rejects_file.row_count:,} rejects. Nothing was written to the lake. This is a defect of "
                     "the converter: keep the archive and report the defect."
                 )

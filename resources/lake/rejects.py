@@ -191,7 +191,7 @@ def whole_line(layout: Layout, raw_path: str, raw_offset: int) -> Iterator[bytes
         while not unpacker.eof:
             packed = unpacker.unconsumed_tail or file.read(_READ_BYTES)
             if not packed:
-                raise OSError(f"{raw_path} ends within a line.")
+                raise OSError(f"{raw_path} ends in the middle of a line.")
             try:
                 piece = unpacker.decompress(packed, _READ_BYTES)
             except zlib.error as error:

@@ -92,9 +92,10 @@ def claimed(settings: Settings) -> Iterator[None]:
             if holds or time.monotonic() > deadline:
                 where = ""
                 if holds and record is not None:
-                    where = f" at {record.url}" if record.url else f" from process {record.pid} and is still starting"
+                    where = f" at {record.url}" if record.url else f" from process {record.pid} (still starting)"
                 raise SandboxConflictError(
-                    f"A sandbox already serves {state}{where}. Use or stop that sandbox or choose another state folder."
+                    f"A sandbox is already serving {state}{where}. Use or stop that sandbox, or choose another state "
+                    "folder."
                 ) from None
             time.sleep(_POLL_SECONDS)
     try:

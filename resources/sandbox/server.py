@@ -193,7 +193,7 @@ def _bound(family: socket.AddressFamily, port: int) -> socket.socket:
         advice = "Choose another port, or 0 for any free port."
         if error.errno == errno.EADDRINUSE:
             raise OSError(error.errno, f"{where} is already in use. {advice}") from None
-        raise OSError(error.errno, f"{where} is unusable ({error.strerror}). {advice}") from None
+        raise OSError(error.errno, f"{where} cannot be used ({error.strerror}). {advice}") from None
     return bound
 
 

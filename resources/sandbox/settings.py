@@ -154,7 +154,7 @@ class Settings(BaseModel):
     body_bytes: int = Field(default=6000, ge=1, description="mean size of a page's HTML plus wikitext, in bytes")
     chunk_bytes: int = Field(default=8_000_000, ge=1, description="uncompressed size of a snapshot chunk, in bytes")
     stream_rate: float = Field(
-        default=50.0, ge=0, description="maximum messages per second on a stream of all parts; 0 disables the limit"
+        default=50.0, ge=0, description="maximum messages per second on a stream with all parts; 0 disables the limit"
     )
     speed: float = Field(
         default=1.0, gt=0, le=_MOST_SPEED, description="clock speed as a multiple of real time since the first start"
@@ -164,7 +164,7 @@ class Settings(BaseModel):
         ge=0,
         le=23,
         description="UTC hour at which snapshots are exported every day (default: 0 if the clock is frozen, otherwise "
-        "three hours before the first start, so newer hourly batches exist)",
+        "three hours before the first start, so that newer hourly batches exist)",
     )
     single_member: bool = Field(
         default=False, description="write a snapshot archive with one member instead of one member per chunk"

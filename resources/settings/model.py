@@ -112,13 +112,13 @@ class Settings(BaseModel):
         int,
         Field(ge=16, le=1024),
         Write(
-            "the maximum record length in MiB, a whole number from 16 to 1024. Conversion needs twelve times a "
-            "record's length in memory"
+            "a maximum record length in MiB: a whole number from 16 to 1024. Conversion requires memory equal to "
+            "twelve times a record's length"
         ),
     ] = Field(
         64,
         description="Maximum length of a record to convert, from 16 to 1024 MiB. Longer records are stored unmodified "
-        "in `rejects`. Conversion needs twelve times a record's length in memory. Default: `64`.",
+        "in `rejects`. Conversion requires memory equal to twelve times a record's length. Default: `64`.",
         examples=["64"],
     )
     engine: Annotated[
@@ -140,7 +140,7 @@ class Settings(BaseModel):
     memory_mb: Annotated[
         int | None,
         Field(ge=256, le=types.LARGEST),
-        Write("the memory limit in MiB, a whole number from 256 (one worker), for example 2048"),
+        Write("a memory limit in MiB: a whole number of at least 256 (enough for one worker), for example 2048"),
     ] = Field(
         None,
         description="Conversion memory limit (MiB) per process. A low limit also reduces the number of threads. "
@@ -283,9 +283,9 @@ def sentence(fault: ErrorDetails, *, by_field: bool = False) -> str:
     said = next((one for one in Settings.model_fields[field].metadata if isinstance(one, Write)), None)
     shown = field if by_field else name
     if said is None:
-        return f"{shown} cannot be used: {fault['msg']}."
+        return f"{shown} is not valid: {fault['msg']}."
     if said.hidden:
-        return f"{shown} cannot be used (it may hold a secret and is not shown); write {said.words}."
+        return f"{shown} is not valid (the value is hidden because it might contain a secret); use {said.words}."
     text = repr(fault["input"])
     text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-    return f"{shown} {'has' if inner else 'is'} {text}; write {said.words}."
+    return f"{shown} {'has' if inner else 'is'} {text}; use {said.words}."

@@ -131,7 +131,7 @@ def _folder(text: str) -> Path:
 Url = Annotated[
     str,
     AfterValidator(_address),
-    Write("an address like https://host[:port][/path], or remove the variable to use the real service", hidden=True),
+    Write("a URL like https://host[:port][/path], or remove the variable to use the real service", hidden=True),
 ]
 Flag = Annotated[bool, Write("1 or 0, or remove the variable")]
 Gigabytes = Annotated[
@@ -149,7 +149,7 @@ Folder = Annotated[
     Path,
     of_text(_folder),
     Write(
-        "a path without *, ? and [, because DuckDB treats these characters as a pattern and would read files in "
+        "a path without *, ? or [, because DuckDB treats these characters as wildcards and would read files in "
         "other folders"
     ),
 ]

@@ -210,13 +210,13 @@ _COLUMNS = (
                 for kind in ("dictionary", "non_dictionary", "non_safe", "informal", "uppercase")
             ]
         ),
-        "Differences in word counts from the previous revision (currently not sent).",
+        "Differences in word counts from the previous revision (not currently sent).",
         "version.diff",
     ),
     Column(
         "version_event",
         pa.struct([("identifier", TEXT), ("type", TEXT), ("date_created", TIMESTAMP), ("date_published", TIMESTAMP)]),
-        "Event of the revision itself (currently not sent).",
+        "Event for the revision itself (not currently sent).",
         "version.event",
     ),
     Column("previous_version_id", INT, "ID of the previous revision.", "previous_version.identifier"),
@@ -250,7 +250,7 @@ _COLUMNS = (
         {
             "text": "True if the revision's text is visible (visibility-change only).",
             "editor": "True if the revision's editor is visible (visibility-change only).",
-            "user": "Same as visibility_editor, with the name from the service's interface description.",
+            "user": "Same as visibility_editor, under the name in the service's interface description.",
             "comment": "True if the edit summary is visible (visibility-change only).",
         },
         prefix="visibility_",

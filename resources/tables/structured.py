@@ -148,7 +148,7 @@ ARTICLE_REFERENCES = Table(
 )
 ARTICLE_TABLES = Table(
     "article_tables",
-    "Page tables that the service is confident of having parsed correctly, in order.",
+    "Page tables that the service parsed with high confidence, in page order.",
     (
         *_PAGE,
         _POSITION,
@@ -158,9 +158,9 @@ ARTICLE_TABLES = Table(
         required("header_count", INT, "Header rows."),
         required("row_count", INT, "Rows."),
         required("column_count", INT, "Number of cells in the widest row."),
-        Column("headers", pa.list_(pa.list_(TEXT)), "Header cell texts, by row."),
-        Column("rows", pa.list_(pa.list_(TEXT)), "Body cell texts, by row."),
-        Column("footers", pa.list_(pa.list_(TEXT)), "Footer cell texts, by row."),
+        Column("headers", pa.list_(pa.list_(TEXT)), "Text of each header cell, by row."),
+        Column("rows", pa.list_(pa.list_(TEXT)), "Text of each body cell, by row."),
+        Column("footers", pa.list_(pa.list_(TEXT)), "Text of each footer cell, by row."),
     ),
     key=("project_id", "article_id", "position"),
 )

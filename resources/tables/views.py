@@ -93,7 +93,7 @@ DELETED_ARTICLES = Table(
 )
 LIKELY_REVERTED = Table(
     "likely_reverted",
-    "Changes that the service predicts to be reverted, most likely first.",
+    "Changes that the service predicts will be reverted, most likely first.",
     (
         *_REVISION,
         *(
@@ -104,7 +104,7 @@ LIKELY_REVERTED = Table(
 )
 ACTUAL_REVERTS = Table(
     "actual_reverts",
-    "Distinct revisions that MediaWiki has tagged as a revert or as reverted, newest first.",
+    "Distinct revisions that MediaWiki has tagged as reverts or as reverted, newest first.",
     (
         *_REVISION,
         required("is_reverted", BOOL, "True if a later revision has reverted this revision (tag mw-reverted)."),

@@ -91,7 +91,7 @@ def test_what_was_backed_up_during_loads_and_kills_is_the_same_mirror(
         assert not backups.completed(to)
     refused = call("restore", str(to), environ=copied | {"WME_DATA": str(tmp_path / "none")})
     assert refused.code == 1
-    assert "The folder contains an unfinished backup, which `wme backup` resumes." in refused.err
+    assert "The folder contains an unfinished backup, which `wme backup` can resume." in refused.err
     assert not (tmp_path / "none").exists()
     assert call("backup", str(to), environ=copied).code == 0
     [first] = backups.completed(to)

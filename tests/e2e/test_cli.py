@@ -137,9 +137,9 @@ def test_dry_run_tells_what_would_be_fetched_and_fetches_nothing(environ, filled
     [
         (["run", "--hours", "0"], "0 is not in the range 1<=x<=48"),
         (["run", "--hours", "49"], "49 is not in the range"),
-        (["run", "--from", "yesterday"], "'yesterday' is not an hour. Write an hour (UTC) as 2026-11-20T05."),
-        (["run", "--from", "2026-11-20T05:30"], "is not an hour"),
-        (["run", "--from", "2026-02-30T05"], "is not an hour"),
+        (["run", "--from", "yesterday"], "'yesterday' is not a valid hour. A valid example is 2026-11-20T05 (UTC)."),
+        (["run", "--from", "2026-11-20T05:30"], "is not a valid hour"),
+        (["run", "--from", "2026-02-30T05"], "is not a valid hour"),
         (["run", "--to", "2026-11-20T05"], "--to needs --from."),
         (["run", "--from", "2026-11-20T05", "--to", "2026-11-20T04"], "--to is before --from."),
         (["run", "--from", "2026-11-20T05", "--to", "2200-01-01T00"], "has not ended yet (UTC)"),
@@ -148,7 +148,7 @@ def test_dry_run_tells_what_would_be_fetched_and_fetches_nothing(environ, filled
         (["walk"], "No such command 'walk'"),
         (["sql", "--format", "xml", "SELECT 1"], "'xml' is not one of"),
         (["sql"], "No query was specified"),
-        (["batches", "20th"], "is not an hour"),
+        (["batches", "20th"], "is not a valid hour"),
         (["ui", "--port", "0"], "0 is not in the range"),
     ],
 )
@@ -390,7 +390,7 @@ def test_sql_shows_values_as_they_are(filled, call):
 
 def test_sql_table_is_limited_and_says_so(filled, call):
     told = call("sql", "--limit", "2", "SELECT * FROM range(5)", environ=filled[0])
-    assert told.out.splitlines()[1:] == ["    0", "    1", "Shown: 2 of 5 rows. Raise --limit to see more."]
+    assert told.out.splitlines()[1:] == ["    0", "    1", "Showing 2 of 5 rows. Raise --limit to see more."]
 
 
 def test_sql_as_csv(filled, call):

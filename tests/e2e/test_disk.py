@@ -25,7 +25,7 @@ def test_a_full_disk_is_said_before_anything_is_made(account: Any, call: Any, mo
     disk = mounted("size=4m")
     told = call(*words, environ=account.environ(disk / "data"), history=True)
     assert told.code == 1
-    assert "is full: 4.2 MB are free, but a run needs 8 MB. Nothing was changed. Free up disk space" in told.err
+    assert "is full: 4.2 MB is free, but a run needs 8 MB. Nothing was changed. Free up disk space" in told.err
     assert told.err.splitlines()[-1].startswith(f"The disk that contains {disk}/data")
     assert not [path for path in disk.rglob("*") if path.is_file()]
 

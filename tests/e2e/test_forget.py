@@ -153,7 +153,7 @@ def test_a_dropped_project_leaves_nothing_and_the_other_one_as_it_was(
     assert not list((data / "lake").rglob("*frwiki*"))
     again = call("forget", "frwiki", "--yes", environ=both, history=True)
     assert again.code == 0
-    assert "No data for frwiki is in " in again.out
+    assert " contains no data for frwiki." in again.out
     assert files(data, "reference")
     back = call(
         "run", "--from", f"{hours[0]:%Y-%m-%dT%H}", "--no-reference", environ=both | {"WME_PROJECTS": "enwiki,frwiki"}
@@ -191,7 +191,7 @@ def test_kills_on_the_way_are_made_good_by_calling_it_again(
     assert told.code == 0, told.err
     assert not files(data, "frwiki")
     assert files(data) == kept
-    assert "No data for frwiki" in call("forget", "frwiki", "--yes", environ=both, history=True).out
+    assert "contains no data for frwiki" in call("forget", "frwiki", "--yes", environ=both, history=True).out
 
 
 def test_forgetting_what_is_not_there(
@@ -199,7 +199,7 @@ def test_forgetting_what_is_not_there(
 ) -> None:
     nothing = call("forget", "dewiki", "--yes", environ=filled[0])
     assert (nothing.code, nothing.err.count("\n")) == (0, 1)
-    assert "No data for dewiki is in " in nothing.out
+    assert " contains no data for dewiki." in nothing.out
     empty = call("forget", "dewiki", environ={"WME_DATA": str(tmp_path / "none")})
     assert empty.code == 0
     assert not (tmp_path / "none").exists()

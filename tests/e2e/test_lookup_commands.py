@@ -113,7 +113,7 @@ def test_what_is_not_found_or_cannot_be_found(wme, name, service):
     for words, sentence in (
         (("article", "C#"), "the lookup cost no unit"),
         (("article", name, "--limit", "11"), "11 is not in the range"),
-        (("article", name, "--filter", "name"), "Write the filter as FIELD=VALUE"),
+        (("article", name, "--filter", "name"), "Use the form FIELD=VALUE"),
         (("article", name, "--fields", "categories.name"), "categories.#.name"),
         (("article", name, "--json", "--ndjson"), "are mutually exclusive"),
         (("lists", "projects", "--filter", "size=5"), "`>`"),
@@ -196,12 +196,10 @@ def test_watched_pages_are_looked_up_within_the_budget_of_the_day(wme, call, nam
     assert list(service.requests) == []
     told = call("lookups", environ=environ)
     assert told.code == 0, told.err
-    assert told.out.endswith(
-        "2 pages looked up, 1 of them found; 0 lookups left today. Uncertain in `articles`: 0 pages.\n"
-    )
+    assert told.out.endswith("Looked up 2 pages and found 1; 0 lookups left today. Uncertain in `articles`: 0 pages.\n")
     assert asked() == 2
     again = call("lookups", environ=environ)
-    assert (again.code, again.out.splitlines()[-1].split(";")[0]) == (0, "0 pages looked up, 0 of them found")
+    assert (again.code, again.out.splitlines()[-1].split(";")[0]) == (0, "Looked up 0 pages and found 0")
     assert asked() == 2
     rows = call(
         "sql", "--format", "json", "SELECT asked_name, purpose, is_found FROM lookups ORDER BY ALL", environ=environ

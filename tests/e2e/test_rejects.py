@@ -160,7 +160,7 @@ def test_lines_become_rows_when_the_converter_learnt_to_read_them(
 
     told = call("rejects", "--retry", "--dry-run", environ=mirror)
     assert told.code == 0, told.err
-    assert f"{refused + 2} rejected records in 3 archives were read by another converter" in told.out
+    assert f"{refused + 2} rejected records in 3 archives were read by a different converter" in told.out
     assert f"Hours to convert again: {hours[0]:%Y-%m-%d %H:00}, {hours[1]:%Y-%m-%d %H:00} (UTC)." in told.out
     assert told.out.endswith("Nothing was changed.\n")
     assert lake_of(mirror) == files
@@ -265,7 +265,7 @@ def test_lines_of_a_snapshot_are_tried_again_and_the_snapshot_is_done_again_whol
     away.rename(victim)
 
     told = call("rejects", "--retry", "--dry-run", environ=environ)
-    assert f"{refused:,} rejected records in 1 archive were read by another converter" in told.out
+    assert f"{refused:,} rejected records in 1 archive were read by a different converter" in told.out
     assert "Snapshots to convert again: enwiki_namespace_0." in told.out
     assert "Hours to" not in told.out
     assert ask(environ, pages) == [(known,)]
@@ -293,11 +293,11 @@ def test_list_by_reason_filters_bytes_and_json(mirror: dict[str, str], call: Any
     assert all("Not valid JSON" in other for other in others)
     assert sum(int(other.split()[0]) for other in others) == 2
     assert columns.split()[:4] == ["batch_hour", "archive", "member", "line_number"]
-    assert "The table `rejects` contains the content." in told.out
+    assert "The table `rejects` contains the original records." in told.out
 
     told = call("rejects", "--reason", "not valid json", "--hour", f"{hours[1]:%Y-%m-%dT%H}", environ=mirror)
-    assert told.out.endswith("1 rejected record. The table `rejects` contains the content.\n")
-    assert call("rejects", "--project", "dewiki", environ=mirror).out == "No such records were rejected.\n"
+    assert told.out.endswith("1 rejected record. The table `rejects` contains the original records.\n")
+    assert call("rejects", "--project", "dewiki", environ=mirror).out == "No matching records were rejected.\n"
 
     told = call("rejects", "--limit", "1", "--project", "frwiki", "--raw", environ=mirror)
     place, line, *_, last = told.out.splitlines()

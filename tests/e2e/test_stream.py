@@ -62,4 +62,4 @@ def test_a_stream_that_was_not_read_for_two_days_says_what_may_be_missing(call, 
     LiveLake(Layout(tmp_path), "live_changes", ARTICLE_CHANGES).begin(now - timedelta(hours=49), now)
     told = call("stream", "--for", "0.1", environ=environ)
     assert told.code == 0, told.err
-    assert "which is longer ago than the service retains events" in told.err
+    assert "and the service no longer retains the next events" in told.err

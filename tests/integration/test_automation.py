@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.integration.daemon import Daemon
 
 NAME = "enwiki_namespace_0"
-ALL_PUBLISHED = "Every loaded hour and snapshot is applied and published."
+ALL_PUBLISHED = "All loaded hours and snapshots have been applied and published."
 
 
 # --- snapshots -------------------------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ def test_publishing_no_more_often_than_the_operator_wants(daemon):
     assert made["next_publication"] == f"by the first run after {due} UTC (WME_PUBLISH=60)"
 
     assert daemon.materialize(hours[1:2]).success
-    assert f"Pending data (1 hour, 0 snapshots) is published by the first run after {due}" in (
+    assert f"Pending data (1 hour, 0 snapshots) will be published by the first run after {due}" in (
         daemon.tick("publish_pending").skip_message
     )
     made = publish(**when_due)

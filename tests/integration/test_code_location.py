@@ -263,7 +263,7 @@ def test_of_a_sandbox_its_address_is_shown_while_it_runs_and_nothing_starts_one(
     assert not settings.data.exists()
     with running(SandboxSettings(state=settings.data / "sandbox", changes_per_hour=20, body_bytes=200)) as sandbox:
         page = shown(settings)
-    assert f"The sandbox's address is {sandbox.url} until it stops." in page
+    assert f"The sandbox's address is {sandbox.url} until the sandbox stops." in page
     assert "The sandbox is not running." in shown(settings)
 
 

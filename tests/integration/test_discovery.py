@@ -50,7 +50,7 @@ def test_what_discovery_has_loaded_is_not_loaded_again_by_the_schedule(daemon, m
     hour = daemon.offered()[-1]
     at = hour + timedelta(minutes=80)
     run = daemon.run(STARTED, tags=span_of(hour, hour))
-    under_way = f"A run over {hour_text(hour)} UTC is in progress. The publication follows."
+    under_way = f"A run for {hour_text(hour)} UTC is in progress and will be followed by a publication."
     assert daemon.schedule(at).skip_message == under_way
     daemon.instance.delete_run(run)
     assert daemon.materialize([hour]).success
@@ -64,7 +64,7 @@ def test_what_discovery_has_loaded_is_not_loaded_again_by_the_schedule(daemon, m
     with FileLock(daemon.settings.data / "state" / "warehouse.lock"):
         assert [one.partition_key for one in daemon.schedule(at).run_requests] == [key_of(hour)]
         for sensor in ("discover_hours", "publish_pending"):
-            assert "Another process has used the warehouse" in daemon.tick(sensor).skip_message
+            assert "Another process has been using the warehouse" in daemon.tick(sensor).skip_message
     # of two datasets, the one is asked for whose hour is missing
     daemon.change(wikidata=True)
     (request,) = daemon.schedule(at).run_requests

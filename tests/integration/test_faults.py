@@ -130,7 +130,7 @@ ACCOUNT_FAULTS = {
     "group without hourly files": AccountFault(
         lambda m: m.sandbox.accounts.set_groups(m.username, ["group_1"]),
         lambda m: m.sandbox.accounts.set_groups(m.username, ["group_3"]),
-        ("Could not list the batches of the hour", "403", "Nothing was changed.", "groups have no access"),
+        ("Could not list the batches for the hour", "403", "Nothing was changed.", "groups have no access"),
         asked={"/v1/login": 1},
         logins=0,
     ),
@@ -336,7 +336,7 @@ OUTAGES = {
     ),
     "download answers 429": Outage(
         {"path": DOWNLOAD, "kind": "status", "status": 429},
-        ("Could not get the address of enwiki_namespace_0", "429", "Try again later"),
+        ("Could not get the download URL of enwiki_namespace_0", "429", "Try again later"),
     ),
     "signed addresses are refused": Outage(
         {"path": DOWNLOAD, "kind": "expired"},
@@ -441,8 +441,8 @@ def test_passing_faults_are_got_over(mirror: Any) -> None:
 # --- archives that are damaged at the service itself, under their true MD5 --------------------------------------------
 
 DAMAGES = {
-    "truncated": ({"kind": "gzip_truncated"}, ("gzip data is damaged or cut off", "Nothing was written to the lake.")),
-    "without ndjson": ({"kind": "no_ndjson"}, ("it holds no .ndjson member, only README.txt", "Nothing was written")),
+    "truncated": ({"kind": "gzip_truncated"}, ("gzip data is damaged or truncated", "Nothing was written to the lake")),
+    "without ndjson": ({"kind": "no_ndjson"}, ("contains no .ndjson member, only README.txt", "Nothing was written")),
 }
 
 

@@ -145,7 +145,7 @@ def test_what_is_right_stays_the_same_file_when_it_is_converted_again(mirror, ho
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
     made = again(mirror, hour, "lake/article_changes")
-    assert made.sentence.endswith("Nothing was done. Select this asset, too.")
+    assert made.sentence.endswith("Nothing was done. Select this asset too.")
 
 
 def test_a_damaged_file_is_replaced_and_its_hour_loaded_again(mirror, hour, lake_file):

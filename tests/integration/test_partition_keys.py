@@ -52,7 +52,7 @@ def test_a_slip_in_a_later_layer_leaves_no_partition_and_a_snapshot_that_is_not_
     mirror.instance.add_dynamic_partitions("snapshots", ["enwiki", "enwiki_namespace_0"])
     for key, sentence in (
         ("enwiki", "There is no snapshot 'enwiki'. "),
-        ("enwiki_namespace_0", "The files of enwiki_namespace_0 are not completely archived. "),
+        ("enwiki_namespace_0", "The archive does not contain all files of enwiki_namespace_0. "),
     ):
         (told,) = mirror._run("snapshots", {"dagster/partition": key}, [layer], {}).sentences
         assert told.startswith(sentence)

@@ -72,7 +72,7 @@ def test_lookups_of_a_title(client, sandbox, method):
     [record] = client.lookups.articles(name, query)
     assert record["name"] == name
     assert set(record.model_extra) <= {"name", "version", "categories"}
-    with pytest.raises(errors.NotFound, match="that passes the filters"):
+    with pytest.raises(errors.NotFound, match="that matches the filters"):
         client.lookups.articles(name, Query(filters={"is_part_of.identifier": "enwiki"}, method=method))
 
 

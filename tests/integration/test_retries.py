@@ -117,10 +117,10 @@ def test_a_stream_that_was_refused_the_account_waits_for_a_change(daemon, monkey
 @pytest.mark.parametrize(
     ("job", "resource", "name", "value", "sentence"),
     [
-        ("hours", "lake", "min_free_gb", -1.0, ("min_free_gb is -1.0; write a number of gigabytes "
+        ("hours", "lake", "min_free_gb", -1.0, ("min_free_gb is -1.0; use a number of gigabytes "
          "from 0 to 1,000,000, for example 5. Nothing was done.")),
-        ("hours", "engine", "threads", 0, "threads is 0; write a whole number from 1 to 1,024. Nothing was done."),
-        ("lookups", "enterprise", "lookups_per_day", -5, ("lookups_per_day is -5; write a whole number from "
+        ("hours", "engine", "threads", 0, "threads is 0; use a whole number from 1 to 1,024. Nothing was done."),
+        ("lookups", "enterprise", "lookups_per_day", -5, ("lookups_per_day is -5; use a whole number from "
          "0 to 1,000,000, for example 100. Nothing was done.")),
         # it holds for the run, and all else is as the settings say: the account, the projects, the folder
         ("hours", "lake", "min_free_gb", 900000.0, "must leave 900,000.0 GB of disk space free (WME_MIN_FREE_GB)"),

@@ -101,7 +101,7 @@ def test_outages_of_up_to_two_days_are_caught_up_and_longer_ones_closed_by_the_n
     _, (sentence,) = listen(mirror, len(after))
     assert kept(mirror) == Counter(everything | after)
     assert (
-        "which is longer ago than the service retains events. Events published until 2026-02-05 05:40 are missing from "
+        "and the service no longer retains the next events. Events published until 2026-02-05 05:40 are missing from "
         "the stream." in sentence
     )
     files = r"The files for \d hours in this range are not loaded \(2026-02-05 0\d:00 to 2026-02-05 05:00\)"

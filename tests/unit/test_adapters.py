@@ -42,7 +42,7 @@ def test_a_data_folder_is_bound_to_the_first_service_it_is_used_with(tmp_path):
 
 
 def test_an_address_that_cannot_be_one_binds_nothing(tmp_path):
-    with pytest.raises(SettingsError, match="base_url cannot be used"):
+    with pytest.raises(SettingsError, match="base_url is not valid"):
         service(tmp_path, "ftp://nowhere").service()
     assert origin_of(tmp_path) is None
 

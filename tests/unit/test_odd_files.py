@@ -234,7 +234,7 @@ YAML = {
 def test_settings_of_dagster_that_cannot_be_read_are_named(tmp_path, content):
     processes.prepare(tmp_path)
     (tmp_path / "dagster.yaml").write_bytes(content)
-    told = r"dagster\.yaml cannot be used .* or remove it"
+    told = r"dagster\.yaml cannot be used .* Correct or remove the file"
     with pytest.raises(processes.InstanceError, match=told) as raised, processes.opened(tmp_path):
         pass
     assert "hidden" not in str(raised.value)

@@ -203,7 +203,7 @@ def _history(published: Reader, axis: _Axis) -> Card:
     lacking = sum(gaps > 0 for gaps, *_ in totals.values())
     some = f"{counted(lacking, 'row')} {'has' if lacking == 1 else 'have'} missing hours."
     sentence = (
-        f"All hours since {hour_text(axis.edges[0])} UTC. A {axis.name} is shown as missing if an hour is missing. "
+        f"All hours since {hour_text(axis.edges[0])} UTC. A {axis.name} with a missing hour is shown as missing. "
         f"{some if lacking else 'No hours are missing.'}{_cut(count)}"
     )
     columns = ("project", "hours missing or lost", "hours loaded", "changes")
@@ -223,8 +223,8 @@ def _delay(published: Reader, axis: _Axis, status: Status) -> Card:
     series = [[None if v is None else v / 60 for v in axis.values(rows, n, None)] for n in (2, 3)]
     newest = sorted((place.newest_hour, place.name) for place in status.places if place.newest_hour is not None)
     sentence = (
-        f"Time in hours from the end of each hour to its load, by {axis.name}, for the median file and the last file. "
-        "Hours that were loaded again, and hours from before a project was mirrored, are omitted."
+        f"Hours from the end of each hour until it was loaded, by {axis.name}, for the median file and the last file. "
+        "Hours that were reloaded, and hours from before a project was mirrored, are omitted."
     )
     if newest:
         sentence += (
@@ -317,8 +317,8 @@ def _throughput(axis: _Axis, rows: Sequence[tuple[Any, ...]]) -> Card:
     values = axis.values(rows, 2)
     sentence = (
         f"Loaded {counted(sum(row[1] for row in rows), 'file')} with {size_text(sum(values))} of NDJSON, by "
-        f"{axis.name} of the load. A reloaded file is counted only at its last load. The Dagster UI shows the duration "
-        "of each step."
+        f"{axis.name} of loading. A reloaded file is counted only once, when it was last loaded. The Dagster UI shows "
+        "the duration of each step."
     )
     table = _over_time(axis, ("files", "NDJSON"), [axis.values(rows, 1), [size_text(value) for value in values]])
     return _chart("Throughput", sentence, axis, ("NDJSON",), [values], [table], "B")

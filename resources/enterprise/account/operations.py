@@ -21,7 +21,10 @@ from resources.enterprise.models import User
 
 NEW_PASSWORD_CHALLENGE = "NEW_PASSWORD_REQUIRED"  # noqa: S105  a challenge's name
 
-_RULES = "A new password needs at least 8 characters, including upper case, lower case, a digit and a symbol."
+_RULES = (
+    "A new password must have at least 8 characters, including an uppercase letter, a lowercase letter, a digit and a "
+    "symbol."
+)
 #: Documented lifetime of an access token in seconds, used if a response contains no lifetime.
 _DAY = 86_400.0
 
@@ -127,7 +130,7 @@ class AuthService:
     def forgot_password(self, username: str) -> None:
         """Request a confirmation code, which is sent to the account's email address (`POST /v1/forgot-password`)."""
         answer = self._post(endpoints.FORGOT_PASSWORD, {"username": username})
-        self._check(answer, f"have a code sent to {username}", refused="Check the spelling of the user name.")
+        self._check(answer, f"request a code for {username}", refused="Check the spelling of the user name.")
 
     def forgot_password_confirm(self, username: str, code: str, password: str) -> None:
         """Set a new password with the code (`POST /v1/forgot-password-confirm`)."""
@@ -165,7 +168,7 @@ class AuthService:
         found = self._transport.parse(answer, _GRANT, doing)
         if found.refresh_token is None:
             raise errors.UnexpectedAnswer(
-                f"Could not {doing}: the response contains no refresh token. The password may have been set: try "
+                f"Could not {doing}: the response contains no refresh token. The password might have been set: try "
                 "`wme auth login` with the new password."
             )
         return self._learned(found)
@@ -220,8 +223,8 @@ def weakness(password: str) -> str | None:
     """List the service's password rules that a password breaks, or return None if it breaks none."""
     rules = {
         "8 characters": len(password) >= 8,
-        "a capital letter": any(c.isupper() for c in password),
-        "a small letter": any(c.islower() for c in password),
+        "an uppercase letter": any(c.isupper() for c in password),
+        "a lowercase letter": any(c.islower() for c in password),
         "a digit": any(c.isdigit() for c in password),
         "a symbol": any(not c.isalnum() for c in password),
     }
@@ -231,4 +234,4 @@ def weakness(password: str) -> str | None:
 def rules(password: str) -> str:
     """Return the password rules as a sentence. Rules that this password breaks are listed first."""
     lacks = weakness(password)
-    return _RULES if lacks is None else f"The new password lacks {lacks}. {_RULES}"
+    return _RULES if lacks is None else f"The new password does not contain {lacks}. {_RULES}"

@@ -135,7 +135,7 @@ class ObjectReader:
                 if self._asked >= self._ranges.addresses:
                     raise errors.ServiceUnavailable(
                         f"{self._record.identifier} required more than {self._ranges.addresses} signed URLs, and each "
-                        f"may cost quota. {self.kept} The connection is unstable: try again later."
+                        f"might use quota. {self.kept} The connection is unstable: try again later."
                     )
                 self._asked += 1
                 self._address, count = self._source.resolve()
@@ -181,7 +181,7 @@ class ObjectReader:
                 failures = 1 if segment.done - before >= WORTH else failures + 1
                 self._pause(failures, error)
                 name, position = self._record.identifier, segment.position
-                _log.info("The download of %s broke off at byte %d and is being resumed.", name, position)
+                _log.info("The download of %s was interrupted at byte %d and is being resumed.", name, position)
             else:
                 return
 

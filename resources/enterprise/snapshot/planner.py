@@ -93,7 +93,7 @@ class Snapshots:
             try:
                 chunks = self.chunks(identifier, dataset).records
             except errors.NotFound:  # an export is running, or the chunks were deleted; the plan reports the problem
-                _log.info("The record of %s names chunks, but the service has no chunk list.", identifier)
+                _log.info("The record of %s lists chunks, but the service has no chunk list.", identifier)
         return plan_snapshot(
             snapshot,
             chunks,

@@ -259,4 +259,4 @@ def read_blocks(
         finally:
             cutter.close()
         if not found:
-            raise stream.error(f"it holds no {RECORDS} member, only {contents.named}")
+            raise stream.error(f"it contains no {RECORDS} member, only {contents.named}")

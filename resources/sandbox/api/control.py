@@ -140,7 +140,7 @@ class Control:
     async def answer(self, request: Request) -> Response:
         """Handle a request under `/sandbox/`. An invalid request raises a 403, 404 or 422."""
         if "origin" in request.headers or request.url.hostname not in LOOPBACK_NAMES:
-            raise Refusal(403, "Control requests are accepted only from local programs, not from browser pages.")
+            raise Refusal(403, "Control requests are accepted only from local programs, not from web pages.")
         content = decode_json(await request.body()) if request.method == "POST" and await request.body() else {}
         try:
             match request.method, request.url.path.removeprefix("/sandbox/"):

@@ -69,8 +69,8 @@ def locked(lock_path: Path, timeout: float, purpose: str) -> Iterator[None]:
             lock.acquire(timeout=timeout, poll_interval=0.05)
         except filelock.Timeout:
             raise WarehouseBusyError(
-                f"Another process has used the warehouse for more than {timeout:.0f} s, so this process could not "
-                f"{purpose}. Nothing was changed. Stop the other process or wait for it to finish, then try again."
+                f"Another process has been using the warehouse for more than {timeout:.0f} s, so this process could "
+                f"not {purpose}. Nothing was changed. Stop the other process or wait for it to finish, then try again."
             ) from None
     try:
         yield

@@ -100,7 +100,7 @@ def ensure(connection: duckdb.DuckDBPyConnection) -> None:
         return
     script = _script(native_tables())
     if found is not None and (changed := _changed(connection, script)):
-        raise OutdatedError(f"it was created for version {found} of the tables; {', '.join(changed)} differ now")
+        raise OutdatedError(f"it was created for version {found} of the tables; changed since: {', '.join(changed)}")
     try:
         with transaction(connection):
             connection.execute(script)

@@ -79,13 +79,13 @@ def check_counts(file: ConvertedFile, table: Table) -> None:
         by_change = file.row_count
     if row_count != file.row_count or by_change != file.row_count:
         raise LakeFileError(
-            f"The lake file {file.path} contains {row_count} rows, but {file.row_count} were announced ({by_change} by "
-            "kind of change). Nothing was loaded. Remove the file and convert its archive again."
+            f"The lake file {file.path} contains {row_count} rows, but {file.row_count} were expected ({by_change} by "
+            "type of change). Nothing was loaded. Remove the file and convert its archive again."
         )
     rejects = 0 if file.rejects_path is None else checked_row_count(file.rejects_path, REJECTED_LINES, besides=_SHARED)
     if rejects != file.reject_count:
         raise LakeFileError(
-            f"The rejects file of {file.path} contains {rejects} lines, but {file.reject_count} were announced. "
+            f"The rejects file of {file.path} contains {rejects} lines, but {file.reject_count} were expected. "
             "Nothing was loaded. Remove the rejects and convert the archive again."
         )
 
@@ -185,7 +185,7 @@ def unreadable(
     damaged = []
     with duckdb.connect() as alone:
         for file in files:
-            rejects = [("file of rejects", file.rejects_path, REJECTED_LINES, _SHARED)] if file.rejects_path else []
+            rejects = [("rejects file", file.rejects_path, REJECTED_LINES, _SHARED)] if file.rejects_path else []
             for kind, path, declared, besides in (("lake file", file.path, table.narrow, ()), *rejects):
                 if (found := _fault(alone, path, declared, besides)) is not None:
                     damaged.append(f"{kind} {path} ({found})")

@@ -145,7 +145,7 @@ def _lost(connection: duckdb.DuckDBPyConnection, lake_root: Path, key: Sequence[
 
 def _check_arguments(hour: datetime, files: Sequence[ConvertedFile], statuses: Sequence[HourStatus]) -> None:
     if hour.tzinfo is None or (hour.minute, hour.second, hour.microsecond) != (0, 0, 0):
-        raise ValueError(f"{hour} is not the start of an hour with a time zone.")
+        raise ValueError(f"{hour} is not a time-zone-aware time at the start of an hour.")
     items: list[ConvertedFile | HourStatus] = [*files, *statuses]
     for item in items:
         if item.batch_hour != hour:

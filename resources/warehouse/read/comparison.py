@@ -92,7 +92,7 @@ class Comparison:
             span = (f"{when.astimezone(UTC):%H:%M:%S}" for when in (self.compared_from, self.compared_until))
             place += f" (the stream covers {' to '.join(span)})"
         if not self.difference_count:
-            return f"{place}: the stream and the file agree in {counted(self.stream_count, 'event')}"
+            return f"{place}: the stream and the file agree on {counted(self.stream_count, 'event')}"
         counts = (
             (self.only_in_stream_count, "only in the stream"),
             (self.only_in_file_count, "only in the file"),
@@ -100,7 +100,7 @@ class Comparison:
         )
         listed = ", ".join(f"{count:,} {kind}" for count, kind in counts if count)
         return (
-            f"{place}: {counted(self.difference_count, 'event')} of the stream and the file differ ({listed}), for "
+            f"{place}: {counted(self.difference_count, 'event')} in the stream and the file differ ({listed}), for "
             f"example {self.examples[0]}"
         )
 

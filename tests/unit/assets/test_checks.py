@@ -281,7 +281,7 @@ def test_what_the_stream_and_the_files_differ_in_is_a_warning_with_the_counts(be
     monkeypatch.setattr(Warehouse, "compare_stream", lambda _warehouse, _hours: [half])
     answer = answers(run, "agrees_with_stream")["agrees_with_stream"]
     assert (answer.passed, answer.severity) == (False, dg.AssetCheckSeverity.WARN)
-    assert "1 event of the stream and the file differ (1 only in the stream), for example 'A'" in answer.description
+    assert "1 event in the stream and the file differ (1 only in the stream), for example 'A'" in answer.description
     assert "part of the hour" in answer.metadata["comparison"].value
 
     def fail(*_arguments):

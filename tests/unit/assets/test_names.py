@@ -120,7 +120,7 @@ def test_without_the_network_the_sentence_says_what_was_compared(nowhere, layout
     at = datetime(2026, 11, 20, 5, 6, tzinfo=UTC).timestamp()
     os.utime(layout.list_archive(named("projects")), (at, at))
     with pytest.raises(
-        connection.UnknownNameError, match=r"did you mean enwiki\?.* is from 2026-11-20 05:06 UTC, and the service does"
+        connection.UnknownNameError, match=r"did you mean enwiki\?.* is from 2026-11-20 05:06 UTC, and the service is "
     ):
         connection.check_names(nowhere, layout, ["enwiki", "enwikki"], [0])
 

@@ -97,7 +97,7 @@ def test_small_row_groups_are_merged_and_a_busy_warehouse_fails_no_run(bench, pu
     assert publish(None)["row_groups_merged"]
 
     def busy(*_):
-        raise WarehouseBusyError("Another process has used the warehouse.")
+        raise WarehouseBusyError("Another process is using the warehouse.")
 
     monkeypatch.setattr(Warehouse, "merge_row_groups", busy)
     assert "row_groups_merged" not in publish(None)

@@ -102,7 +102,7 @@ def test_the_newest_export_is_taken_unless_a_version_is_named(bench, put):
     assert snapshot_sets.archived_snapshot(NAME, bench.layout, SNAPSHOT_ARTICLES, version_of(3)).version == version_of(
         3
     )
-    with pytest.raises(NotArchivedError, match=r"The files of enwiki_namespace_0 are not completely archived"):
+    with pytest.raises(NotArchivedError, match=r"The archive does not contain all files of enwiki_namespace_0"):
         snapshot_sets.archived_snapshot(NAME, bench.layout, SNAPSHOT_ARTICLES, version_of(4))
 
 

@@ -89,7 +89,7 @@ def test_what_the_service_no_longer_has_is_a_gap():
     assert (five, seven) == (NOW - timedelta(hours=50, minutes=30), NOW - timedelta(hours=48, minutes=30))
     told_all, told_some = gap.sentence({five, six, seven}), gap.sentence({six})
     for sentence in (told_all, told_some):
-        assert "last read at 2026-10-30 05:30 UTC, which is longer ago than the service retains events" in sentence
+        assert "last read at 2026-10-30 05:30 UTC, and the service no longer retains the next events" in sentence
         assert "Events published until 2026-10-30 07:30 are missing from the stream." in sentence
     assert told_all.endswith("only visibility changes are missing. Hourly files do not contain visibility changes.")
     assert "The files for 2 hours in this range are not loaded (2026-10-30 05:00 to 2026-10-30 07:00)" in told_some

@@ -45,7 +45,7 @@ def test_no_such_title(client, fake, call):
     fake.script("/v2/*", error_reply(404, "Not Found"), error_reply(404, "Not Found"))
     with pytest.raises(errors.NotFound, match=r"No project has an article called 'B'\. .*case-sensitive.*not resolved"):
         getattr(client.lookups, call)("B")
-    with pytest.raises(errors.NotFound, match="called 'B' that passes the filters"):
+    with pytest.raises(errors.NotFound, match="called 'B' that matches the filters"):
         getattr(client.lookups, call)("B", Query(filters={"in_language.identifier": "xx"}))
 
 

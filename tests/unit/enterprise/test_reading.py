@@ -74,7 +74,7 @@ def test_a_truncated_archive_gives_every_record_before_its_end(share):
     found, problem = read(cut)
     assert [one["n"] for one in found] == [*range(len(found))]
     assert len(found) == there.count(b'"}\n') > 0
-    assert "the gzip data is damaged or cut off" in problem
+    assert "the gzip data is damaged or truncated" in problem
     assert f"{len(found):,} records could be read and were returned before this error." in problem
     assert "Fetch the archive again" in problem
 
@@ -83,7 +83,7 @@ def test_an_archive_without_its_last_bytes_is_no_good_archive():
     packed = pack(("a.ndjson", lines(3)))
     for missing in (1, 4, 8, 9):
         found, problem = read(packed[:-missing])
-        assert (len(found), "damaged or cut off" in problem) == (3, True)
+        assert (len(found), "damaged or truncated" in problem) == (3, True)
     tar = gzip.decompress(packed)
     for what, words in (
         (tar[: 512 + 60], "the tar file is truncated (in member a.ndjson"),
@@ -178,7 +178,7 @@ def test_a_record_of_another_form_than_its_model_is_named_without_its_values():
     found, problem = read(packed, record_model(ARTICLE_CHANGES))
     assert len(found) == 2
     assert "line 2 of a.ndjson: version.editor.identifier: Input should be a valid integer" in problem
-    assert "line 3 of a.ndjson: date_modified: Value error, a moment is a text" in problem
+    assert "line 3 of a.ndjson: date_modified: Value error, a timestamp must be a string" in problem
     assert "secret" not in problem
 
 

@@ -87,13 +87,13 @@ def test_what_is_no_archive_is_said(lake, make_tar):
     extended[512:516] = b"oops"
     for data, words in (
         (b"", "the archive is empty (0 bytes)"),
-        (b"<html>busy</html>" * 100, "the gzip data is damaged or cut off"),
+        (b"<html>busy</html>" * 100, "the gzip data is damaged or truncated"),
         (gzip.compress(b"{}\n" * 1000), "the tar is damaged"),
         (gzip.compress(make_tar([])), "contains no members"),
         (gzip.compress(make_tar([("readme.txt", b"hello"), ("x.json", b"{}")])), "only readme.txt, x.json"),
         (gzip.compress(bytes(extended)), "extended header cannot be read"),
         (flipped, "damaged"),
-        *((whole[:-cut], "cut off") for cut in (1, 4, 8)),
+        *((whole[:-cut], "damaged or truncated") for cut in (1, 4, 8)),
     ):
         assert words in str(refusal(lake, data))
 

@@ -226,7 +226,7 @@ def test_rows_that_do_not_add_up_are_never_landed(lake, monkeypatch):
     monkeypatch.setattr(
         "resources.lake.converter._Tally.line_count", property(lambda _: 5, lambda *_: None), raising=False
     )
-    with pytest.raises(ConversionError, match="5 lines, but they became 1 rows and 0 rejects"):
+    with pytest.raises(ConversionError, match="5 lines, but produced 1 rows and 0 rejects"):
         lake.convert(lake.record(1))
     assert not [path for path in lake.layout.lake.glob("**/*") if path.is_file()]
 

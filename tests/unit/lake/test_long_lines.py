@@ -130,7 +130,7 @@ def test_a_long_line_whose_file_is_cut_off_is_told_of(lake, rows):
     [reject] = rows(made.rejects_path)
     path = lines_file(made.rejects_path)
     path.write_bytes(path.read_bytes()[:-1000])
-    with pytest.raises(OSError, match="ends within a line"):
+    with pytest.raises(OSError, match="ends in the middle of a line"):
         whole(lake, reject)
 
 

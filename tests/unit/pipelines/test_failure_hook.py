@@ -114,7 +114,7 @@ def test_a_program_that_fails_or_is_not_there_is_an_error():
 @pytest.mark.parametrize("text", ["https://?key=1", "http:///path", "'unclosed", "notify\x07"])
 def test_a_setting_that_can_be_neither_is_refused_and_not_repeated(text):
     with pytest.raises(
-        SettingsError, match=r"WME_ON_FAILURE cannot be used .*; write https://host/path, or a program"
+        SettingsError, match=r"WME_ON_FAILURE is not valid .*; use https://host/path, or a program"
     ) as refused:
         settings_module.read({"WME_ON_FAILURE": text})
     assert text not in str(refused.value)
@@ -196,7 +196,7 @@ def test_each_failed_run_is_reported_once_with_its_sentence(instance, tmp_path):
 @pytest.mark.parametrize(
     ("tags", "why"),
     [
-        ({"dagster/will_retry": "true"}, "Dagster retries "),
+        ({"dagster/will_retry": "true"}, "Dagster will retry "),
         ({"dagster/failure_reason": "UNEXPECTED_TERMINATION"}, "the UI or the daemon was stopped"),
     ],
 )

@@ -81,7 +81,7 @@ def test_archives_of_another_converter_are_converted_again_and_those_of_the_pres
     assert planned.obstacles() == []
     assert planned.sentences() == [
         "1 rejected record was read by the current converter, which would reject the same records again.",
-        "3 rejected records in 1 archive were read by another converter or with other settings.",
+        "3 rejected records in 1 archive were read by a different converter or with different settings.",
         "Hours to convert again: 2026-11-01 00:00 (UTC).",
     ]
 

@@ -268,7 +268,7 @@ def test_the_lag_leaves_out_hours_of_a_backfill_and_hours_that_were_loaded_again
     # two hours had ended before anything was loaded; the last was loaded again a week later
     assert [row[3] for row in rows] == [None, None, 20, None]
     labels = [value for tag, name, value in made(altered, 4)[1].attributes if (tag, name) == ("svg", "aria-label")]
-    assert any(label.startswith("Time in hours from the end of each hour to its load") for label in labels)
+    assert any(label.startswith("Hours from the end of each hour until it was loaded") for label in labels)
 
 
 def test_a_year_of_many_projects_fits_into_two_megabytes(mirror):

@@ -232,7 +232,7 @@ def test_a_warehouse_that_another_process_holds_is_waited_for_once_whatever_the_
     [told] = report.failures
     assert told.startswith(
         "2 of 2 hours failed. Data loaded earlier is kept.\n- 2026-11-01 05:00 to 2026-11-01 06:00: Another process "
-        "has used"
+        "has been using"
     )
     assert runs.run(settings, hours[1:], refresh_reference=False, **bench.resources()).failures == []
 
@@ -257,4 +257,4 @@ def test_a_job_that_fails_before_its_first_step_is_a_failure(bench, settings, mo
 
     monkeypatch.setattr(adapters, "replace", broken)
     report = runs.publish(settings, **bench.resources())
-    assert report.failures == ["The job publish failed before its first step. Dagster's history contains the run."]
+    assert report.failures == ["The job publish failed before its first step. Dagster's run history contains the run."]

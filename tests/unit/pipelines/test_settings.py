@@ -81,21 +81,21 @@ def test_how_often_to_publish():
 @pytest.mark.parametrize(
     ("environ", "words"),
     [
-        ({"WME_MEMORY_MB": "255"}, r"^WME_MEMORY_MB is '255'; write the memory limit .* from 256 \(one worker\)"),
-        ({"WME_MEMORY_MB": "2 GB"}, r"^WME_MEMORY_MB is '2 GB'; write the memory limit"),
+        ({"WME_MEMORY_MB": "255"}, r"^WME_MEMORY_MB is '255'; use a memory limit .* at least 256 \(enough for one"),
+        ({"WME_MEMORY_MB": "2 GB"}, r"^WME_MEMORY_MB is '2 GB'; use a memory limit"),
         ({"WME_USERNAME": "ada", "WME_PASSWORD": "x"}, "WME_PROJECTS is not set"),
         ({"WME_ANONYMOUS": "1"}, "WME_PROJECTS is not set"),
         ({"WME_SANDBOX": "0"}, "no account is configured"),
         ({"WME_PASSWORD": "x"}, "WME_PASSWORD is set, but WME_USERNAME is not"),
-        (ACCOUNT | {"WME_BASE_URL": "api.example.org"}, r"^WME_BASE_URL cannot be used .*; write an address"),
+        (ACCOUNT | {"WME_BASE_URL": "api.example.org"}, r"^WME_BASE_URL is not valid .*; use a URL like"),
         (
             ACCOUNT | {"WME_AUTH_URL": "https://ada:not-to-be-seen@example.org"},
-            r"^WME_AUTH_URL cannot be used \(it may hold a secret",
+            r"^WME_AUTH_URL is not valid \(the value is hidden because it might contain a secret",
         ),
-        (ACCOUNT | {"WME_REALTIME_URL": "http://[::1"}, r"^WME_REALTIME_URL cannot be used"),
+        (ACCOUNT | {"WME_REALTIME_URL": "http://[::1"}, r"^WME_REALTIME_URL is not valid"),
         (
             ACCOUNT | {"WME_AUTH_URL": "https://auth.example.org", "WME_BASE_URL": "x"},
-            r"^WME_BASE_URL cannot be used",
+            r"^WME_BASE_URL is not valid",
         ),
         *(
             (ACCOUNT | {name: url}, "^The setting .* is an http:// address of another machine.* WME_ALLOW_HTTP=1")
@@ -107,10 +107,10 @@ def test_how_often_to_publish():
                 "HTTP://127.1",
             )
         ),
-        ({"WME_SANDBOX": "maybe"}, "write 1 or 0"),
+        ({"WME_SANDBOX": "maybe"}, "use 1 or 0"),
         ({"WME_PROJECTS": "en/wiki"}, "database names"),
         ({"WME_PROJECTS": "../etc"}, "database names"),
-        ({"WME_NAMESPACES": "zero"}, "write namespace numbers"),
+        ({"WME_NAMESPACES": "zero"}, "use namespace numbers"),
         ({"WME_BODIES": "pdf"}, "html,wikitext / none"),
         ({"WME_BODIES": "none,html"}, "html,wikitext / none"),
         ({"WME_MIN_FREE_GB": "lots"}, "number of gigabytes"),

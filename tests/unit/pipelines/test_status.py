@@ -202,7 +202,7 @@ def test_engine_is_shown_with_its_workers_and_memory(whole):
 def test_scheduler_that_does_not_answer_needs_attention_and_hides_nothing(whole, monkeypatch):
     monkeypatch.setattr(statuses, "_PATIENCE", 0.3)
     status = whole.status(4, hours=5, min_free_gb=0, engine=f"dask://127.0.0.1:{free_port()}")
-    assert dict(status.facts)["engine"].endswith("(not reached)")
+    assert dict(status.facts)["engine"].endswith("(unreachable)")
     assert [trouble.partition(" within")[0] for trouble in status.troubles] == [
         f"No scheduler responded at {dict(status.facts)['engine'].split()[0]}"
     ]

@@ -118,7 +118,7 @@ def test_a_sandbox_in_this_process_is_joined_and_guards_its_folder(state):
     with running(settings) as sandbox:
         endpoint = attach(settings)
         assert (endpoint.url, endpoint.pid) == (sandbox.url, os.getpid())
-        with pytest.raises(SandboxConflictError, match=f"already serves .* at {sandbox.url}"), running(settings):
+        with pytest.raises(SandboxConflictError, match=f"already serving .* at {sandbox.url}"), running(settings):
             pass
     assert find(state) is None
     with running(settings) as sandbox:
@@ -192,7 +192,7 @@ def test_serve_in_this_process_until_it_is_told_to_stop(state, capsys):
     )
     with running(small(state)) as sandbox:
         assert main([*command_line(small(state))]) == 1
-        refusal = f"at {sandbox.url}. Use or stop that sandbox or choose another state folder."
+        refusal = f"at {sandbox.url}. Use or stop that sandbox, or choose another state folder."
         assert capsys.readouterr().err.strip().endswith(refusal)
         port = sandbox.url.rpartition(":")[2]
         assert main([*command_line(small(state.parent / "other")), "--port", port]) == 1

@@ -122,7 +122,7 @@ def test_a_faultless_hour_has_no_difference(mirror):
     # of the last hour the stream has one half only, of the first one as well, and nothing is claimed of the rest
     assert {one.batch_hour.hour: one.is_partial for one in found} == {0: True, 1: False, 2: False, 3: True}
     sentences = [str(one) for one in found if one.namespace_id == 0]
-    assert "(the stream covers 00:30:00 to 01:00:00): the stream and the file agree in" in sentences[0]
+    assert "(the stream covers 00:30:00 to 01:00:00): the stream and the file agree on" in sentences[0]
     assert "covers" not in sentences[1]
     # other hours are left out
     assert {hour for hour, _ in compared(mirror, [2])} == {2}
@@ -144,7 +144,7 @@ def test_what_one_side_lacks_or_says_otherwise_is_counted_and_shown(mirror):
     }
     assert {hour for (hour, _), counts in compared(mirror).items() if counts != NONE} == {0, 1, 2}
     [sentence] = {str(one) for one in found if one.only_in_file_count == len(dropped)} or {""}
-    assert "2 events of the stream and the file differ (2 only in the file), for example 'T " in sentence
+    assert "2 events in the stream and the file differ (2 only in the file), for example 'T " in sentence
 
 
 def test_page_text_that_one_side_does_not_keep_is_no_difference(mirror):

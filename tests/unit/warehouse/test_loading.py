@@ -123,7 +123,7 @@ def test_rejects_are_kept_whole_and_replaced_with_their_hour(lake, warehouse):
             lambda file: pq.write_table(pq.read_table(file.path).drop_columns(["name"]), file.path),
             "does not contain the declared columns name",
         ),
-        (lambda file: pq.write_table(pq.read_table(file.path).slice(1), file.path), "1 rows, but 2 were announced"),
+        (lambda file: pq.write_table(pq.read_table(file.path).slice(1), file.path), "1 rows, but 2 were expected"),
     ],
     ids=["gone", "text", "cut", "column", "row"],
 )
@@ -172,7 +172,7 @@ def test_required_value_that_is_absent_is_said_of_the_file_at_fault(lake, wareho
     without(path, column)
     with pytest.raises(LakeFileError, match=rf"could not be loaded .*{path.name} \(no value in {column}\)") as caught:
         warehouse.load_hour(lake.hour(0), files)
-    assert ("file of rejects" in str(caught.value)) == of_rejects
+    assert ("rejects file" in str(caught.value)) == of_rejects
     assert count(warehouse) == count(warehouse, "rejects") == count(warehouse, "loads") == 0
 
 
@@ -193,7 +193,7 @@ def test_rows_of_another_place_are_refused(lake, warehouse, column, value):
 @pytest.mark.parametrize("field", ["update_count", "reject_count"])
 def test_counts_that_do_not_add_up_are_refused(lake, warehouse, field):
     file = lake.file(0, [lake.change(1, "A", 1)], rejects=[b"x"])
-    with pytest.raises(LakeFileError, match="announced"):
+    with pytest.raises(LakeFileError, match="expected"):
         warehouse.load_hour(lake.hour(0), [replace(file, **{field: 5})])
     assert count(warehouse) == 0
 
@@ -215,9 +215,9 @@ def test_arguments_that_contradict_one_another(lake, warehouse):
         warehouse.load_hour(lake.hour(1), [file])
     with pytest.raises(ValueError, match="two files"):
         warehouse.load_hour(lake.hour(0), [file, file])
-    with pytest.raises(ValueError, match="not the start of an hour"):
+    with pytest.raises(ValueError, match="at the start of an hour"):
         warehouse.load_hour(lake.hour(0).replace(minute=1), [])
-    with pytest.raises(ValueError, match="not the start of an hour"):
+    with pytest.raises(ValueError, match="at the start of an hour"):
         warehouse.load_hour(lake.hour(0).replace(tzinfo=None), [])
 
 

@@ -231,9 +231,9 @@ def test_files_that_are_not_whole_change_nothing(lake, warehouse):
     one, two = bad.files
     spoilt = {
         "1 of its 2 files": replace(bad, files=bad.files[:1]),
-        "2 rows, but 3 were announced": replace(bad, files=(one, replace(two, row_count=3, update_count=3))),
-        r"2 were announced \(1 by": replace(bad, files=(one, replace(two, update_count=1))),
-        "0 lines, but 4 were announced": replace(bad, files=(one, replace(two, reject_count=4))),
+        "2 rows, but 3 were expected": replace(bad, files=(one, replace(two, row_count=3, update_count=3))),
+        r"2 were expected \(1 by": replace(bad, files=(one, replace(two, update_count=1))),
+        "0 lines, but 4 were expected": replace(bad, files=(one, replace(two, reject_count=4))),
         "rows of another snapshot": replace(bad, project_id="frwiki"),
         "is missing": replace(bad, files=(one, replace(two, path=two.path.with_name("other.parquet")))),
         "folder of its partition": replace(bad, files=(one, replace(two, path=good.files[0].path))),
@@ -267,7 +267,7 @@ def test_rejects_of_a_snapshot_are_kept_and_go_with_it(lake, warehouse, tmp_path
     spoilt = path.with_name("spoilt.parquet")
     optional = pa.schema([field.with_nullable(True) for field in schema])
     pq.write_table(pa.Table.from_pylist([line | {"reason": None}], schema=optional), spoilt)
-    with pytest.raises(LakeFileError, match=rf"enwiki_namespace_0 .*: file of rejects {spoilt} \(no value in reason"):
+    with pytest.raises(LakeFileError, match=rf"enwiki_namespace_0 .*: rejects file {spoilt} \(no value in reason"):
         warehouse.load_snapshot(replace(snapshot, files=(replace(file, rejects_path=spoilt),)))
     load = warehouse.load_snapshot(replace(snapshot, files=(file,)))
     assert load.reject_count == 1

@@ -37,7 +37,6 @@ class ListConversion:
     digest: str
     path: Path
     row_count: int
-    lake_bytes: int
     converted: bool
     odd: tuple[str, ...] = ()
 
@@ -51,9 +50,9 @@ def convert_list(dataset: Dataset, raw: bytes, layout: Layout) -> ListConversion
     table, version = dataset.table, version_of(dataset.table)
     digest = hashlib.sha256(raw + _made_by(table).encode()).hexdigest()
     target = layout.list_file(table.name, digest)
+    converted = False
     try:
         verify(target, storage=layout.storage)
-        converted, made = False, read_footer(target, layout.storage)
     except UNREADABLE:
         converted = True
     if converted:
@@ -71,10 +70,9 @@ def convert_list(dataset: Dataset, raw: bytes, layout: Layout) -> ListConversion
             if len(batch):
                 file.add(encode(batch, table))
             file.finish({"conversion": json.dumps(facts)})
-        made = read_footer(target, layout.storage)
-    found = json.loads(made.metadata[b"conversion"])
-    size = layout.storage.size(target)
-    return ListConversion(digest, target, made.num_rows, size, converted, tuple(found.get("odd", ())))
+    made = read_footer(target, layout.storage)
+    odd_records = json.loads(made.metadata[b"conversion"]).get("odd", ())
+    return ListConversion(digest, target, made.num_rows, converted, tuple(odd_records))
 
 
 def _once(rows: Rows, table: Table) -> tuple[pa.RecordBatch, list[tuple[int, str]]]:

@@ -22,30 +22,29 @@ class WarehouseError(MirrorError):
     """Base class for failed warehouse operations."""
 
 
-class WarehouseBusyError(WarehouseError):
+class _UnavailableError(WarehouseError):
+    """The build file cannot be used, so the run ends."""
+
+    ends_run = True
+    unavailable = "warehouse"
+
+
+class WarehouseBusyError(_UnavailableError):
     """The lock was not released by another process before the timeout."""
 
     retryable = True
-    ends_run = True
-    unavailable = "warehouse"
 
 
 class WarehouseFullError(WarehouseError, DiskFullError):
     """Disk space or memory ran out, and the transaction was rolled back."""
 
 
-class WarehouseDamagedError(WarehouseError):
+class WarehouseDamagedError(_UnavailableError):
     """DuckDB cannot read the build file."""
 
-    ends_run = True
-    unavailable = "warehouse"
 
-
-class WarehouseVersionError(WarehouseError):
+class WarehouseVersionError(_UnavailableError):
     """The build file cannot be opened with the requested storage version."""
-
-    ends_run = True
-    unavailable = "warehouse"
 
 
 class LakeFileError(WarehouseError):

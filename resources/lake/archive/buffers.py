@@ -124,14 +124,6 @@ class Block:
         `lines` are ascending line numbers in the block, starting at 0. `places` are the offsets of these lines in the
         block.
         """
-        if len(self.spans) == 1:
-            (span,) = self.spans
-            members, numbers, offsets = (
-                repeated(span.member, len(lines)),
-                span.number - span.line,
-                span.offset - span.place,
-            )
-            return members, pc.add(lines, numbers), pc.add(places, offsets)
         begins = pa.array([span.place for span in self.spans], pa.int64())
         of = pc.subtract(pc.search_sorted(begins, places, side="right"), pa.scalar(1, pa.uint64()))
         members = pa.array([span.member for span in self.spans]).dictionary_encode()

@@ -22,7 +22,6 @@ import filelock
 from resources import files
 from resources.errors import clause
 from resources.warehouse.database.recovery import (
-    create_build,
     is_locked,
     is_missing,
     is_refused,
@@ -176,11 +175,6 @@ class Connector:
                     ) from error
                 self._replace_build(error)
                 is_replaced = True
-
-    def create_build(self) -> None:
-        """Create an empty build file if none exists, without copying the published file."""
-        with locked(self.lock_path, self.lock_timeout, "create the build file"):
-            create_build(self.build_path, self.open_file)
 
     def _replace_build(self, why: Exception | None) -> None:
         replace_build(self.build_path, self.published_path, self.open_file, why)

@@ -315,6 +315,25 @@ def window(connection: duckdb.DuckDBPyConnection) -> Window | None:
     return Window(*found[0]) if found else None
 
 
+_COLD_FILES = """
+SELECT lake_path, file.first_hour, end_hour, compaction_id
+FROM compacted_files AS file
+JOIN internal.hot_window AS hot ON file.first_hour < hot.first_hour
+WHERE table_name = $table
+  AND ($projects IS NULL
+    OR len(list_filter($projects, lambda one: one BETWEEN first_project_id AND last_project_id)) > 0)
+ORDER BY file.first_hour, lake_path
+"""
+
+
+def cold_files(
+    connection: duckdb.DuckDBPyConnection, projects: Collection[str] | None = None
+) -> list[tuple[str, datetime, datetime, str]]:
+    """Return the compacted files with older changes, each with its path, first hour, end and compaction."""
+    values = {"table": LEAVING.name, "projects": None if projects is None else sorted(projects)}
+    return answer(connection, _COLD_FILES, values)
+
+
 def make_all_changes(
     connection: duckdb.DuckDBPyConnection,
     lake_root: Path,
@@ -333,18 +352,7 @@ def make_all_changes(
     gone: list[tuple[str, datetime, datetime, str]] = []
     if (known := window(connection)) is not None:
         root = lake_root.resolve()
-        files = answer(
-            connection,
-            "SELECT lake_path, first_hour, end_hour, compaction_id FROM compacted_files "
-            "WHERE table_name = $table AND first_hour < $first AND ($projects IS NULL OR len(list_filter("
-            "$projects, lambda one: one BETWEEN first_project_id AND last_project_id)) > 0) "
-            "ORDER BY first_hour, lake_path",
-            {
-                "table": LEAVING.name,
-                "first": known.first_hour,
-                "projects": None if projects is None else sorted(projects),
-            },
-        )
+        files = cold_files(connection, projects)
         lost = faults(connection, lake_root, [root / file[0] for file in files])
         gone = [file for file in files if root / file[0] in lost]
         if gone and not partly:

@@ -35,11 +35,11 @@ from resources.warehouse.database.sql import STATE, column_list, filled, quoted,
 from resources.warehouse.database.workarounds import is_exhausted, memory_limit
 from resources.warehouse.load.files import retire, supersede
 from resources.warehouse.load.hours import hide_same_revisions
-from resources.warehouse.read.lake_parts import LakePart, lake_parts, make_all_changes, window
+from resources.warehouse.read.lake_parts import LakePart, cold_files, lake_parts, make_all_changes
 from resources.warehouse.read.ledger import named, note_damaged
 from resources.warehouse.read.reading import of_projects
 from resources.warehouse.records import Applied, LakeFileError
-from resources.warehouse.state.applier import Rule, applied_to, count_of, one_number
+from resources.warehouse.state.applier import Rule, count_of, one_number
 
 #: State columns and rowid of a row in `articles`.
 _LIVING = (
@@ -140,10 +140,7 @@ def _unreadable(
     if isinstance(error, duckdb.Error) and is_exhausted(error):
         return error
     wanted = [Path(path) for base in _bases(connection, lake_root) for path in base.paths]
-    older = "SELECT lake_path FROM compacted_files WHERE list_contains($tables, table_name) AND first_hour < $first"
-    if (known := window(connection)) is not None:
-        asked = {"tables": list(applied_to(ARTICLES, Family.HOURLY)), "first": known.first_hour}
-        wanted += [lake_root.resolve() / path for (path,) in answer(connection, older, asked)]
+    wanted += [lake_root.resolve() / path for path, *_ in cold_files(connection)]
     if not (found := note_damaged(connection, lake_root, wanted, _SNAPSHOTS.table.narrow.schema.names)):
         return error
     return LakeFileError(

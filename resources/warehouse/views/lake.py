@@ -45,7 +45,7 @@ from resources.tables import (
 from resources.warehouse.database.connect import answer
 from resources.warehouse.database.schema import comments
 from resources.warehouse.database.sql import FORMULAS, STATE, column_list, filled, identifier, nulls, quoted, statement
-from resources.warehouse.read.lake_parts import LEAVING, LakePart, Window, lake_parts, window
+from resources.warehouse.read.lake_parts import LEAVING, LakePart, Window, cold_files, lake_parts, window
 from resources.warehouse.read.ledger import VIEWS, FaultyFile, Looked, faults, publication
 
 #: Prefix of internal views that list lake files and have a corresponding view for analysts.
@@ -100,14 +100,7 @@ def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path, looked: Look
     parts = [part for dataset in of_pages for part in lake_parts(connection, lake_root, dataset)]
     named = "SELECT lake_path FROM loads WHERE table_name = $table AND row_count > 0 ORDER BY lake_path"
     looked_up = [str(root / path) for (path,) in answer(connection, named, {"table": LOOKUPS.name})]
-    cold, known = [], window(connection)
-    if known is not None:
-        older = (
-            "SELECT lake_path FROM compacted_files WHERE table_name = $table AND first_hour < $first "
-            "ORDER BY first_hour, lake_path"
-        )
-        values = {"table": LEAVING.name, "first": known.first_hour}
-        cold = [str(root / path) for (path,) in answer(connection, older, values)]
+    cold = [str(root / path) for path, *_ in cold_files(connection)]
     wanted = [*(path for part in parts for path in part.paths), *cold, *looked_up]
     # of two files with the same rows, the views need only one, but the next compaction needs both
     wanted += [with_rows(path) for path in wanted]
@@ -118,7 +111,7 @@ def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path, looked: Look
         parts=tuple(part.without(missing) for part in parts),
         looked_up=tuple(path for path in looked_up if path not in missing),
         faulty=tuple(found.values()),
-        window=known,
+        window=window(connection),
         cold=tuple(path for path in cold if path not in missing),
         versions=[[part.snapshot_id, part.snapshot_version] for part in parts if part.source_at is not None],
         has_visibility=bool(answer(connection, f"SELECT 1 FROM {VISIBILITY_CHANGES.name} LIMIT 1")),  # noqa: S608  a declared name

@@ -43,7 +43,7 @@ SELECT lake_path, any_value(loads.row_count) AS row_count,
   coalesce(list(hidden.file_row ORDER BY hidden.file_row) FILTER (WHERE hidden.file_row IS NOT NULL), []) AS file_rows
 FROM loads
 LEFT JOIN (FROM internal.hidden_rows WHERE reason = 'repeated') AS hidden USING (lake_path)
-WHERE table_name = $table AND compaction_id IS NULL AND lake_path IN (SELECT unnest(CAST($single AS VARCHAR[])))
+WHERE table_name = $table AND compaction_id IS NULL AND lake_path IN (SELECT unnest(CAST($lone AS VARCHAR[])))
 GROUP BY lake_path
 ORDER BY lake_path
 """
@@ -159,28 +159,16 @@ def _of_hours(
 ) -> tuple[list[CompactionSource], dict[Part, tuple[str, str | None, int]]]:
     lone = [unit.name for unit in merge.units if unit.span is None]
     whole = [unit.name for unit in merge.units if unit.span is not None]
-    asked = {"table": dataset.name, "lone": lone, "whole": whole}
+    asked = {"table": dataset.name, "lone": lone}
     inputs = [
-        *(
-            CompactionSource(path, count, tuple(rows))
-            for path, count, rows in answer(connection, _SINGLE_FILES, {"table": dataset.name, "single": lone})
-        ),
-        *(
-            CompactionSource(
-                path,
-                count,
-                dropped_parts=tuple(
-                    (part["batch_hour"], part["project_id"], part["namespace_id"]) for part in parts or ()
-                ),
-            )
-            for path, count, parts in answer(connection, _COMPACTED_FILES, {"whole": whole})
-        ),
+        CompactionSource(path, count, tuple(rows)) for path, count, rows in answer(connection, _SINGLE_FILES, asked)
     ]
-    parts = {
-        (hour, project, namespace): (digest, compaction, count)
-        for hour, project, namespace, digest, compaction, count in answer(connection, _PARTITIONS, asked)
-    }
-    return inputs, parts
+    inputs += [
+        CompactionSource(path, count, dropped_parts=tuple(tuple(part.values()) for part in parts or ()))
+        for path, count, parts in answer(connection, _COMPACTED_FILES, {"whole": whole})
+    ]
+    loaded = answer(connection, _PARTITIONS, asked | {"whole": whole})
+    return inputs, {tuple(part): (digest, compaction, count) for *part, digest, compaction, count in loaded}
 
 
 def commit_compaction(
@@ -199,11 +187,8 @@ def commit_compaction(
                 f"The compacted file {path} is missing; nothing was changed. The next compaction creates this file "
                 "again."
             )
-    wrong = {
-        part: row_counts.get(part, 0)
-        for part, (_, _, count) in prepared.parts.items()
-        if row_counts.get(part, 0) != count
-    }
+    parts = prepared.parts.items()
+    wrong = {part: found for part, (*_, count) in parts if (found := row_counts.get(part, 0)) != count}
     if wrong or row_counts.keys() - prepared.parts.keys():
         part, count = next(iter(wrong.items()), (None, 0))
         told = f"{', '.join(map(str, part))} has {count} rows in the new files" if part else "There are unexpected rows"

@@ -107,13 +107,13 @@ def announce(connection: duckdb.DuckDBPyConnection, files: Iterable[tuple[Conver
     rows = []
     for file, known in files:
         rejects = None if file.rejects_path is None else str(file.rejects_path)
-        known |= {"path": str(file.path), "rejects_path": rejects, "duplicate_count": 0, "compaction_id": None}
-        rows.append({name: known[name] if name in known else getattr(file, name) for name in _INCOMING.names})
+        own = {"path": str(file.path), "rejects_path": rejects, "duplicate_count": 0, "compaction_id": None}
+        rows.append(vars(file) | known | own)
     temporary_table(connection, "incoming", rows, _INCOMING)
 
 
-def forget_incoming(connection: duckdb.DuckDBPyConnection, *tables: str) -> None:
-    """Remove rows of the hours, projects and namespaces in `incoming` from the tables, the rejects and the ledger."""
+def forget_incoming(connection: duckdb.DuckDBPyConnection, table: str) -> None:
+    """Remove rows of the hours, projects and namespaces in `incoming` from the table, the rejects and the ledger."""
     supersede(
         connection,
         "reloaded",
@@ -126,9 +126,9 @@ def forget_incoming(connection: duckdb.DuckDBPyConnection, *tables: str) -> None
         "DELETE FROM internal.hidden_rows WHERE reason = 'repeated' AND lake_path IN "
         "(SELECT loads.lake_path FROM loads JOIN incoming USING (table_name, batch_hour, project_id, namespace_id))"
     )
-    for table, columns in (*((table, hour) for table in tables), ("rejects", shared), ("loads", shared)):
-        ours, theirs = (", ".join(f"{side}.{column}" for column in columns) for side in (table, "incoming"))
-        connection.execute(f"DELETE FROM {table} USING incoming WHERE ({ours}) = ({theirs})")  # noqa: S608  declared names
+    for name, columns in ((table, hour), ("rejects", shared), ("loads", shared)):
+        ours, theirs = (", ".join(f"{side}.{column}" for column in columns) for side in (name, "incoming"))
+        connection.execute(f"DELETE FROM {name} USING incoming WHERE ({ours}) = ({theirs})")  # noqa: S608  declared names
     retire(connection)
 
 

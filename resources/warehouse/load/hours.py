@@ -91,32 +91,22 @@ def load_hour(
     """
     started, (connection, lake_root, now) = time.perf_counter(), build
     _check_arguments(hour, files, statuses)
-    key = [dataset.name, hour]
+    key, by_place = [dataset.name, hour], {(file.project_id, file.namespace_id): file for file in files}
     with transaction(connection):
-        known = {
-            (project, namespace): digest
-            for project, namespace, digest in connection.execute(
-                "SELECT project_id, namespace_id, digest FROM loads WHERE table_name = ? AND batch_hour = ?", key
-            ).fetchall()
-        }
+        loaded = "SELECT project_id, namespace_id, digest FROM loads WHERE table_name = ? AND batch_hour = ?"
+        known = {(project, namespace): digest for project, namespace, digest in answer(connection, loaded, key)}
         lost = _lost(connection, lake_root, key)
-        fresh = [
-            file
-            for file in files
-            for place in ((file.project_id, file.namespace_id),)
-            if reload or known.get(place) != file.digest or place in lost
-        ]
+        fresh = [file for place, file in by_place.items() if reload or known.get(place) != file.digest or place in lost]
         rows = _replace_rows(build, dataset, hour, fresh, known) if fresh else 0
-        pairs = {(file.project_id, file.namespace_id) for file in files}
-        others = [status for status in statuses if (status.project_id, status.namespace_id) not in pairs]
+        others = [status for status in statuses if (status.project_id, status.namespace_id) not in by_place]
         noted = _record(connection, dataset, others, now)
         if fresh or noted:
             raise_revision(connection)
-        held = connection.execute(
+        [held] = connection.execute(
             "SELECT sum(row_count - duplicate_count), sum(duplicate_count) FROM loads "
             "WHERE table_name = ? AND batch_hour = ?",
             key,
-        ).fetchall()[0]
+        ).fetchall()
     return HourLoad(
         hour=hour,
         changed=bool(fresh or noted),

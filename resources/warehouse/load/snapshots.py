@@ -67,16 +67,12 @@ def load_snapshot(
             f"SELECT boundary_at, row_count, duplicate_count, source_at FROM snapshots WHERE {_IS_VERSION}",  # noqa: S608  constant
             [snapshot.dataset.name, snapshot.snapshot_id, snapshot.snapshot_version],
         )
-        held = dict(
-            connection.execute(
-                "SELECT identifier, digest FROM loads "
-                "WHERE (table_name, project_id, namespace_id, source_at) = (?, ?, ?, ?)",
-                [snapshot.dataset.name, snapshot.project_id, snapshot.namespace_id, known[0][3] if known else None],
-            ).fetchall()
-        )
+        source_at = known[0][3] if known else None
+        loaded = f"SELECT identifier, digest FROM loads WHERE {_OF_SCOPE} AND source_at = ?"  # noqa: S608  constant
+        held = dict(answer(connection, loaded, [*_scope(snapshot), source_at]))
         digests = {file.identifier: file.digest for file in snapshot.files}
-        lost = bool(known) and bool(faulty(connection, lake_root, _compacted(connection, snapshot, known[0][3])))
-        changed = reload or lost or not known or held != digests
+        lost = known and faulty(connection, lake_root, _compacted(connection, snapshot, source_at))
+        changed = reload or not known or bool(lost) or held != digests
         before = _base(connection, snapshot)
         dropped: list[str] = []
         if changed:
@@ -287,7 +283,7 @@ def _drop(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, version: st
     connection.execute(f"DELETE FROM snapshots WHERE {_OF_SCOPE} AND snapshot_version = ?", key)  # noqa: S608  constant words
 
 
-def _compacted(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, source_at: datetime) -> list[str]:
+def _compacted(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, source_at: datetime | None) -> list[str]:
     """Return the paths of the compacted files that contain a version's rows, relative to the lake."""
     found = connection.execute(
         "SELECT lake_path FROM compacted_files WHERE compaction_id IN "  # noqa: S608

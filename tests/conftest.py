@@ -116,11 +116,20 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _shared(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Let workers share what takes each of them more than a second of a processor to make."""
+    """Let workers share what takes each of them more than a second of a processor to make, and sandboxes their key."""
+    from resources.sandbox.accounts import tokens
     from tests import builds
 
     if "PYTEST_XDIST_WORKER" in os.environ:
         builds.shared = tmp_path_factory.getbasetemp().parent
+    make, made = tokens._private_key, tmp_path_factory.mktemp("key") / "signing-key.pem"
+
+    def key(path: Path) -> bytes:
+        if not path.exists():
+            tokens.write_private(path, make(made))
+        return make(path)
+
+    tokens._private_key = key
 
 
 @pytest.fixture

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pipelines.automation import discovery, sensors
+from resources import adapters
 from resources.enterprise import EnterpriseClient, Limits, Ranges, Service
 from resources.sandbox import Settings, running
-from tests.builds import lay
+from tests.builds import OpenWarehouse, close_all, lay
 from tests.integration.clients import PASSWORD, QUICK, new_account
 from tests.integration.daemon import Daemon, instance_in_memory, settings_of
 from tests.integration.mirror import PROJECTS, Mirror
@@ -50,6 +51,13 @@ def sandbox(_shared_sandbox: Sandbox) -> Iterator[Sandbox]:
     yield _shared_sandbox
     _shared_sandbox.faults.clear()
     _shared_sandbox.rate.set(None)
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    """Close the files that were kept open."""
+    yield
+    close_all()
 
 
 @pytest.fixture
@@ -134,7 +142,8 @@ def service(_present: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sand
 
 
 @pytest.fixture
-def daemon(service: Sandbox, tmp_path: Path) -> Iterator[Daemon]:
+def daemon(service: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
     """The daemon of an empty data folder, with an account of its own at the service."""
+    monkeypatch.setattr(adapters, "Warehouse", OpenWarehouse)
     with instance_in_memory() as instance:
         yield Daemon(service, settings_of(service, lay(tmp_path / "data")), instance)

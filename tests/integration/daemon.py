@@ -6,6 +6,7 @@ Belongs here: asking them, and the runs between. Does not belong here: what test
 from __future__ import annotations
 
 import uuid
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -13,9 +14,12 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import yaml
 from dagster._core.definitions.partitions.context import partition_loading_context
+from dagster._core.storage.event_log import in_memory as events_in_memory
+from dagster._core.storage.runs import in_memory as runs_in_memory
 from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 from dagster._core.test_utils import create_run_for_test
 from pydantic import SecretStr
+from sqlalchemy.pool import SingletonThreadPool
 
 from assets.layers import key_of, recent_hours
 from pipelines.automation.discovery import missing_hours
@@ -27,14 +31,34 @@ from resources.settings import Settings
 from tests.integration.clients import PASSWORD
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    from sqlalchemy import Connection
 
     from resources.sandbox import Sandbox
 
 #: Of a run: nobody reads its events from the console.
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 STARTED, FAILURE = dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.FAILURE
+
+
+@contextmanager
+def _kept_connection(storage: Any) -> Iterator[Connection]:
+    with storage._engine.begin() as connection:
+        yield connection
+
+
+@contextmanager
+def _kept_connection_in_turn(storage: Any) -> Iterator[Connection]:
+    with storage._db_lock, storage._engine.begin() as connection:
+        yield connection
+
+
+# Dagster makes a new connection to a history in memory for each statement, which is a third of the cost of a run
+events_in_memory.NullPool = runs_in_memory.NullPool = SingletonThreadPool  # type: ignore[attr-defined]
+runs_in_memory.InMemoryRunStorage.connect = _kept_connection  # type: ignore[method-assign]
+events_in_memory.InMemoryEventLogStorage._connect = _kept_connection_in_turn  # type: ignore[method-assign]
 
 
 def instance_in_memory() -> dg.DagsterInstance:

@@ -31,7 +31,7 @@ from resources.enterprise import EnterpriseClient, RetryPolicy
 from resources.lake import Converter, Layout
 from resources.settings import Settings as PipelineSettings
 from resources.warehouse import Warehouse
-from tests.builds import lay, looking
+from tests.builds import OpenWarehouse, close_all, lay, looking
 from tests.integration.daemon import QUIET
 
 if TYPE_CHECKING:
@@ -128,6 +128,7 @@ class Mirror:
 
     def close(self) -> None:
         """Forget the history of runs."""
+        close_all()
         self.instance.dispose()
 
     # --- what a test does --------------------------------------------------------------------------------------------
@@ -229,11 +230,11 @@ class Mirror:
     @property
     def warehouse(self) -> Warehouse:
         """The warehouse, on the sandbox's clock."""
-        return Warehouse(self.data, clock=self.sandbox.clock.now)
+        return OpenWarehouse(self.data, clock=self.sandbox.clock.now)
 
     def rows(self, query: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Rows of the pipeline's own file; none where there is no file yet."""
-        if not self.warehouse.build_path.exists():
+        if not (self.data / "warehouse/build.duckdb").exists():
             return []
         with looking(self.warehouse) as connection:
             return connection.execute(query, parameters).fetchall()
@@ -272,6 +273,7 @@ class Mirror:
 
     def unfinished(self) -> list[str]:
         """Temporary files anywhere in the data folder, as relative paths."""
+        close_all()  # as the product does after every operation
         return sorted(
             {
                 path.relative_to(self.data).as_posix()

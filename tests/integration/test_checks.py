@@ -22,6 +22,7 @@ from resources.datasets import ARTICLE_CHANGES, ENTITY_CHANGES, LISTS, SNAPSHOT_
 from resources.sandbox import Settings, running
 from resources.warehouse.state import auditor
 from tests.integration.conftest import NOW
+from tests.integration.daemon import QUIET
 from tests.integration.mirror import Mirror
 
 SNAPSHOTS = (SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES)
@@ -65,7 +66,7 @@ def ask(mirror, *keys):
     """The answers to the checks of assets, asked for by themselves, by asset and name."""
     wanted = {key for key in mirror.everything.asset_layer.asset_graph.asset_check_keys if key.asset_key in keys}
     result = mirror.everything.get_subset(asset_selection=set(), asset_check_selection=wanted).execute_in_process(
-        instance=mirror.instance
+        instance=mirror.instance, run_config=QUIET
     )
     assert not [event for event in result.all_events if event.event_type_value == "ASSET_MATERIALIZATION"]
     return {(one.asset_key, one.check_name): one for one in result.get_asset_check_evaluations()}
@@ -109,37 +110,41 @@ def test_checks_asked_for_alone_look_at_everything_that_is_there(mirror):
     assert looked_at[STATES[0].key, "changes_taken_in"] == changes
 
 
-def test_damaged_archives_of_snapshots_are_found(mirror):
-    victims = {one: next((mirror.layout.archive / one.archive).rglob("*.tar.gz")) for one in SNAPSHOTS}
-    good = {path: path.read_bytes() for path in victims.values()}
-    for path, content in good.items():
-        path.write_bytes(content[:-1] + b"x")
-    told = ask(mirror, *map(layers.archive_key, SNAPSHOTS))
-    for path, content in good.items():
-        path.write_bytes(content)
-    for dataset, path in victims.items():
-        one = told[layers.archive_key(dataset), "archives_verified"]
-        assert not one.passed
-        assert f" is damaged: {path} has the MD5 " in one.description
-        assert f". Remove the file and materialize archive/{dataset.archive} for this snapshot. If " in one.description
-
-
-def test_rows_that_files_of_snapshots_lost_are_found(mirror):
-    victims = {one: max(mirror.lake_files(one.name)) for one in SNAPSHOTS}
-    good = {path: path.read_bytes() for path in victims.values()}
-    tables = {path: pq.read_table(path) for path in good}
+def test_damaged_archives_and_rows_that_lake_files_lost_are_found_and_odd_records_are_named(mirror):
+    archives = {one: next((mirror.layout.archive / one.archive).rglob("*.tar.gz")) for one in SNAPSHOTS}
+    files = {one: max(mirror.lake_files(one.name)) for one in (*SNAPSHOTS, named("projects"))}
+    lists = {name: mirror.layout.list_archive(named(name)) for name in ("projects", "codes")}
+    good = {path: path.read_bytes() for path in (*archives.values(), *files.values(), lists["codes"])}
+    counts = {name: len(json.loads(path.read_bytes())) for name, path in lists.items()}
+    for path in archives.values():
+        path.write_bytes(good[path][:-1] + b"x")
+    tables = {path: pq.read_table(path) for path in files.values()}
     for path, table in tables.items():
         pq.write_table(table.slice(0, table.num_rows - 1), path)
-    told = ask(mirror, *(key for one in SNAPSHOTS for key in layers.keys(one)[1:]))
+    lists["codes"].write_text(json.dumps([*json.loads(good[lists["codes"]]), {"name": "without identifier"}]))
+    of_lists = (layers.lake_key(named(name)) for name in lists)
+    told = ask(mirror, *(key for one in SNAPSHOTS for key in layers.keys(one)), *of_lists)
     for path, content in good.items():
         path.write_bytes(content)
     in_lake = (layers.warehouse_key(SNAPSHOT_ARTICLES), "loaded_whole")  # DuckDB has no rows of its own of these
-    wrong = {(layers.lake_key(one), "rows_accounted") for one in SNAPSHOTS} | {in_lake}
+    wrong = {(layers.lake_key(one), "rows_accounted") for one in (*files, named("codes"))} | {in_lake}
+    wrong |= {(layers.archive_key(one), "archives_verified") for one in archives}
     assert {key for key, one in told.items() if not one.passed} == wrong
-    for dataset, path in victims.items():
+    for dataset, path in archives.items():
+        description = told[layers.archive_key(dataset), "archives_verified"].description
+        assert f" is damaged: {path} has the MD5 " in description
+        assert f". Remove the file and materialize archive/{dataset.archive} for this snapshot. If " in description
+    for dataset, path in files.items():
         rows, description = tables[path].num_rows, told[layers.lake_key(dataset), "rows_accounted"].description
-        wanted = f": {path} contains {rows - 1} rows, but the conversion counted {rows}. The archive is intact. "
-        assert wanted in description
+        if dataset in SNAPSHOTS:
+            wanted = f": {path} contains {rows - 1} rows, but the conversion counted {rows}. The archive is intact. "
+            assert wanted in description
+        else:
+            assert rows == counts["projects"]
+            wanted = f"{path} contains {rows - 1} rows, but the list has {rows} records. The archived list is intact. "
+            assert description.startswith(wanted)
+    description = told[layers.lake_key(named("codes")), "rows_accounted"].description
+    assert f"record {counts['codes'] + 1}: identifier is missing" in description
 
 
 def test_damaged_files_of_snapshots_are_named_and_come_back(mirror):
@@ -195,66 +200,72 @@ def test_a_page_and_an_entity_that_are_there_twice_are_found_in_any_part(mirror,
     assert max(turn.looked_at for turn in turns) <= 20
 
 
-@pytest.mark.parametrize(
-    ("state", "changes", "key"),
-    [(STATES[0], "article_changes", "title_key"), (STATES[1], "entity_changes", "entity_id")],
-    ids=["articles", "entities"],
-)
-def test_what_a_state_did_not_take_in_is_found(mirror, state, changes, key):
-    newest = f"(SELECT max(event_at) FROM {state.table.name})"
-    [(name, project)] = mirror.rows(
-        f"SELECT {'name' if changes == 'article_changes' else 'entity_id'}, project_id FROM {state.table.name} WHERE "
-        f"event_at = {newest}"
+def test_what_a_state_did_not_take_in_is_found(mirror):
+    states = (
+        (STATES[0], "article_changes", "title_key", "name"),
+        (STATES[1], "entity_changes", "entity_id", "entity_id"),
     )
-    name = name.replace("_", " ")
+    newest = {state.key: f"(SELECT max(event_at) FROM {state.table.name})" for state, *_ in states}
+    places = {
+        state.key: mirror.rows(
+            f"SELECT {name}, project_id FROM {state.table.name} WHERE event_at = {newest[state.key]}"
+        )
+        for state, _, _, name in states
+    }
     # it was deleted a second later, which the state passed over
     later = "event_at = event_at + INTERVAL 1 SECOND"
-    alter(mirror, f"UPDATE {changes} SET change_type = 'delete', {later} WHERE event_at = {newest}")
-    told = ask(mirror, state.key)
-    assert failed(told) == {"deleted_absent"}
-    assert told[state.key, "deleted_absent"].description.startswith(f"{project} {name} was deleted at 2026-01-05 ")
-    assert told[state.key, "deleted_absent"].description.endswith(f" UTC but is still present. {REBUILD}")
+    for state, changes, *_ in states:
+        alter(mirror, f"UPDATE {changes} SET change_type = 'delete', {later} WHERE event_at = {newest[state.key]}")
+    told = ask(mirror, *places)
+    assert {key for key, one in told.items() if not one.passed} == {(key, "deleted_absent") for key in places}
+    for key, [(name, project)] in places.items():
+        description = told[key, "deleted_absent"].description
+        assert description.startswith(f"{project} {name.replace('_', ' ')} was deleted at 2026-01-05 ")
+        assert description.endswith(f" UTC but is still present. {REBUILD}")
     # it is there, but as it was before
-    alter(
-        mirror,
-        f"UPDATE {changes} SET change_type = 'update' WHERE event_at > {newest}",
-        f"UPDATE {state.table.name} SET event_at = event_at - INTERVAL 1 DAY WHERE event_at = {newest}",
-    )
-    told = ask(mirror, state.key)
-    assert failed(told) == {"changes_taken_in"}
-    assert " but its row is from 2026-01-04 " in told[state.key, "changes_taken_in"].description
+    for state, changes, *_ in states:
+        alter(
+            mirror,
+            f"UPDATE {changes} SET change_type = 'update' WHERE event_at > {newest[state.key]}",
+            f"UPDATE {state.table.name} SET event_at = event_at - INTERVAL 1 DAY WHERE event_at = {newest[state.key]}",
+        )
+    told = ask(mirror, *places)
+    not_taken_in = {(key, "changes_taken_in") for key in places}
+    assert {key for key, one in told.items() if not one.passed} == not_taken_in
+    assert all(" but its row is from 2026-01-04 " in told[key].description for key in not_taken_in)
     # nothing of all that changed is there: so many are named, and all are counted
+    for state, changes, key, name in states:
+        table = state.table.name
+        changed = f"SELECT {key} FROM {table} SEMI JOIN {changes} USING (project_id, {name})"
+        alter(mirror, f"DELETE FROM {table} WHERE {key} IN ({changed})")
+    told = ask(mirror, *places)
+    assert {key for key, one in told.items() if not one.passed} == not_taken_in
+    for key, [(_, project)] in places.items():
+        one = told[key, "changes_taken_in"]
+        assert one.description.startswith(project)
+        assert ", but has no row; " in one.description
+        wrong = one.metadata["wrong"].value
+        assert wrong > 20
+        assert one.description.endswith(f"; and {wrong - 20} more. {REBUILD}")
+
+
+def test_lists_that_are_empty_or_have_an_entry_twice_and_mirrored_names_that_are_gone_are_found(mirror):
+    languages, codes = (layers.warehouse_key(named(name)) for name in ("languages", "codes"))
+    projects, namespaces = (layers.warehouse_key(named(name)) for name in ("projects", "namespaces"))
     alter(
         mirror,
-        f"DELETE FROM {state.table.name} WHERE {key} IN (SELECT {key} FROM {state.table.name} SEMI JOIN {changes} "
-        f"USING (project_id, {'name' if key == 'title_key' else key}))",
+        *("DELETE FROM languages", "INSERT INTO codes FROM codes LIMIT 1"),
+        *("DELETE FROM projects WHERE project_id = 'enwiki'", "DELETE FROM namespaces WHERE namespace_id = 0"),
     )
-    told = ask(mirror, state.key)
-    assert failed(told) == {"changes_taken_in"}
-    one = told[state.key, "changes_taken_in"]
-    assert one.description.startswith(project)
-    assert ", but has no row; " in one.description
-    wrong = one.metadata["wrong"].value
-    assert wrong > 20
-    assert one.description.endswith(f"; and {wrong - 20} more. {REBUILD}")
-
-
-def test_a_list_that_is_empty_or_has_an_entry_twice_is_found(mirror):
-    languages, codes = (layers.warehouse_key(named(name)) for name in ("languages", "codes"))
-    alter(mirror, "DELETE FROM languages", "INSERT INTO codes FROM codes LIMIT 1")
     [(code,)] = mirror.rows("SELECT code FROM codes GROUP BY ALL HAVING count(*) = 2")
-    told = ask(mirror, languages, codes)
-    assert [key for key, one in told.items() if not one.passed] == [(codes, "unique_key"), (languages, "not_empty")]
+    told = ask(mirror, languages, codes, projects, namespaces)
+    assert {key for key, one in told.items() if not one.passed} == {
+        *((codes, "unique_key"), (languages, "not_empty")),
+        *((projects, "mirrored_known"), (namespaces, "mirrored_known")),
+    }
     again = "Materialize archive/reference and its downstream assets."
     assert told[codes, "unique_key"].description == f"{code} has 2 rows. {again}"
     assert told[languages, "not_empty"].description == f"languages has no rows. The service sent an empty list. {again}"
-
-
-def test_a_project_or_namespace_that_the_service_no_longer_has_is_found(mirror):
-    projects, namespaces = (layers.warehouse_key(named(name)) for name in ("projects", "namespaces"))
-    alter(mirror, "DELETE FROM projects WHERE project_id = 'enwiki'", "DELETE FROM namespaces WHERE namespace_id = 0")
-    told = ask(mirror, projects, namespaces)
-    assert failed(told) == {"mirrored_known"}
     one = told[projects, "mirrored_known"]
     assert one.severity is dg.AssetCheckSeverity.WARN
     assert one.description == (
@@ -262,28 +273,3 @@ def test_a_project_or_namespace_that_the_service_no_longer_has_is_found(mirror):
         "WME_PROJECTS, or contact the vendor."
     )
     assert told[namespaces, "mirrored_known"].description.startswith("0 is not in the list of namespaces. ")
-
-
-def test_a_record_that_a_list_lost_on_its_way_is_found(mirror):
-    dataset = named("projects")
-    [victim] = mirror.lake_files("projects")
-    good, count = victim.read_bytes(), len(json.loads(mirror.layout.list_archive(dataset).read_bytes()))
-    pq.write_table(pq.read_table(victim).slice(1), victim)
-    told = ask(mirror, layers.lake_key(dataset))
-    victim.write_bytes(good)
-    assert failed(told) == {"rows_accounted"}
-    assert told[layers.lake_key(dataset), "rows_accounted"].description.startswith(
-        f"{victim} contains {count - 1} rows, but the list has {count} records. The archived list is intact. "
-    )
-
-
-def test_an_odd_record_of_a_list_is_named_and_the_others_are_loaded(mirror):
-    dataset = named("codes")
-    path = mirror.layout.list_archive(dataset)
-    good = path.read_bytes()
-    path.write_text(json.dumps([*json.loads(good), {"name": "without identifier"}]))
-    told = ask(mirror, layers.lake_key(dataset))
-    path.write_bytes(good)
-    description = told[layers.lake_key(dataset), "rows_accounted"].description
-    number = len(json.loads(good)) + 1
-    assert f"record {number}: identifier is missing" in description

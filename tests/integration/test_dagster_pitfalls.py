@@ -5,10 +5,9 @@ Each is pinned here, so that an upgrade which changes it shows.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
-import subprocess
-import sys
 import uuid
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import pytest
 import yaml
+from dagster._cli import job as command_line
 from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 from dagster._core.test_utils import instance_for_test
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import WorkspaceFileTarget
 from dagster._daemon.backfill import execute_backfill_iteration
 from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
-from dagster_graphql.test.utils import execute_dagster_graphql
 
 from assets.layers import HOUR, key_of
 from pipelines.process import processes
@@ -64,14 +63,20 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkspaceProces
 
 def queued(daemon: WorkspaceProcessContext, **what: Any) -> list[dict[str, str]]:
     """Launch a backfill as the page does, let the daemon look at it once; the tags of the runs that it made."""
-    result = execute_dagster_graphql(
-        daemon.create_request_context(), LAUNCH, variables={"p": {"tags": [], "title": "", **what}}
-    )
-    launched = result.data["launchPartitionBackfill"]
+    launched = ask(daemon.create_request_context(), LAUNCH, tags=[], title="", **what)
     assert launched["__typename"] == "LaunchBackfillSuccess", launched
     list(execute_backfill_iteration(daemon, logging.getLogger("tests.backfill")))
     runs = daemon.instance.get_runs(dg.RunsFilter(tags={"dagster/backfill": launched["backfillId"]}))
     return [dict(run.tags) for run in runs]
+
+
+def ask(context: Any, question: str, **variables: Any) -> dict[str, Any]:
+    """The answer of the pages' server."""
+    # importing it takes half a second, and every worker imports this module
+    from dagster_graphql.test.utils import execute_dagster_graphql
+
+    (answer,) = execute_dagster_graphql(context, question, variables={"p": variables}).data.values()
+    return answer
 
 
 def newest_keys(count: int) -> list[str]:
@@ -122,32 +127,15 @@ def test_a_backfill_of_a_job_from_the_pages_heeds_the_policy(daemon, job):
     assert len(queued(daemon, selector=selector, partitionNames=newest_keys(3))) == 1
 
 
-def test_a_backfill_of_a_job_from_the_command_line_is_a_run_per_hour(tmp_path):
-    home = processes.prepare(tmp_path / "dagster")
-    keys = newest_keys(2)
-    told = subprocess.run(
-        [
-            Path(sys.executable).with_name("dagster"),
-            "job",
-            "backfill",
-            "-w",
-            ROOT / "workspace.yaml",
-            "-j",
-            "hours",
-            "--partitions",
-            ",".join(keys),
-            "--noprompt",
-        ],
-        env=os.environ | {"DAGSTER_HOME": str(home), "WME_DATA": str(tmp_path / "data")},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
+def test_a_backfill_of_a_job_from_the_command_line_is_a_run_per_hour(daemon, monkeypatch):
+    keys, known = newest_keys(2), {run.run_id for run in daemon.instance.get_runs()}
+    workspace = contextlib.nullcontext(daemon.create_request_context())
+    monkeypatch.setattr(command_line, "get_workspace_from_cli_opts", lambda *_, **__: workspace)
+    command_line.execute_backfill_command(
+        workspace_opts=None, partitions=",".join(keys), noprompt=True, job_name="hours", instance=daemon.instance
     )
-    assert told.returncode == 0, told.stderr
-    with dg.DagsterInstance.from_config(str(home)) as instance:
-        assert sorted(run.tags["dagster/partition"] for run in instance.get_runs()) == keys
+    runs = [run for run in daemon.instance.get_runs() if run.run_id not in known]
+    assert sorted(run.tags["dagster/partition"] for run in runs) == keys
 
 
 # --- ranges ----------------------------------------------------------------------------------------------------------
@@ -211,20 +199,15 @@ def test_a_run_of_the_past_that_set_an_address_is_not_repeated_and_the_field_is_
     context = daemon.create_request_context()
     (location,) = context.code_locations
     selector = {"repositoryLocationName": location.name, "repositoryName": "__repository__", "jobName": "reference"}
-    launched = execute_dagster_graphql(
-        context, LAUNCH_RUN, variables={"p": {"selector": selector, "runConfigData": "{}"}}
-    )
-    run = daemon.instance.get_run_by_id(launched.data["launchRun"]["run"]["runId"])
+    launched = ask(context, LAUNCH_RUN, selector=selector, runConfigData="{}")
+    run = daemon.instance.get_run_by_id(launched["run"]["runId"])
     old = run._replace(
         run_id=str(uuid.uuid4()),
         status=dg.DagsterRunStatus.FAILURE,
         run_config={"resources": {"enterprise": {"config": {"auth_url": "http://127.0.0.1:9"}}}},
     )
     daemon.instance.add_run(old)
-    repeated = execute_dagster_graphql(
-        context, REPEAT, variables={"p": {"parentRunId": old.run_id, "strategy": "ALL_STEPS"}}
-    )
-    told = repeated.data["launchRunReexecution"]
+    told = ask(context, REPEAT, parentRunId=old.run_id, strategy="ALL_STEPS")
     assert told["__typename"] != "LaunchRunSuccess"
     assert 'unexpected config entry "auth_url" at path root:resources:enterprise:config' in str(told)
     assert not daemon.instance.get_runs(dg.RunsFilter(tags={"dagster/parent_run_id": old.run_id}))

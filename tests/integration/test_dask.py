@@ -43,7 +43,7 @@ from resources.settings import Settings
 from resources.warehouse import Warehouse
 from tests.builds import lay
 from tests.integration import tasks
-from tests.local_cluster import ROOT, LocalCluster, cluster, free_port
+from tests.local_cluster import ROOT, cluster, free_port
 from tests.unit.assets.conftest import archive_bytes, record
 
 HOUR = datetime(2026, 11, 1, 5, tzinfo=UTC)
@@ -226,20 +226,6 @@ def test_a_missing_extra_is_named():
     assert "WME_ENGINE=threads" in told
 
 
-def test_a_scheduler_without_workers_is_said(tmp_path, monkeypatch):
-    made, moments = LocalCluster(tmp_path), itertools.count(0.0, QUICK.answer / 2)
-    monkeypatch.setattr(dask_cluster, "time", SimpleNamespace(monotonic=lambda: next(moments), sleep=lambda _: None))
-    try:
-        made.start_scheduler()
-        with (
-            closing(Cluster(made.address, versions(), tmp_path / "lake", QUICK)) as connection,
-            pytest.raises(errors.NoWorkerError, match=r"has no worker.*wme worker"),
-        ):
-            connection.map(tasks.double, calls((1,)), print)
-    finally:
-        made.end()
-
-
 def test_killed_workers_and_a_killed_scheduler_lose_nothing(tmp_path, caplog, monkeypatch):
     """Two workers, one of them killed after the first result; then the scheduler; then the rest on threads.
 
@@ -374,6 +360,15 @@ def test_tls_admits_no_others_and_a_task_that_kills_its_worker_fails_with_our_se
             dask.config.refresh()
             with closing(Cluster(*place, QUICK)) as connection:
                 lose_workers(made, connection)
+            # a scheduler without workers is said
+            moments = itertools.count(0.0, QUICK.answer / 2)
+            clock = SimpleNamespace(monotonic=lambda: next(moments), sleep=lambda _: None)
+            monkeypatch.setattr(dask_cluster, "time", clock)
+            with (
+                closing(Cluster(*place, QUICK)) as connection,
+                pytest.raises(errors.NoWorkerError, match=r"has no worker.*wme worker"),
+            ):
+                connection.map(tasks.double, calls((1,)), print)
         finally:
             monkeypatch.undo()
             dask.config.refresh()

@@ -16,8 +16,8 @@ from resources.lake import Archive, Layout, SnapshotArchive, convert
 from resources.sandbox import Settings, running
 from resources.sandbox.store.archived_world import ArchivedWorld
 from resources.tables import ENTITIES
-from resources.warehouse import Snapshot, Warehouse
-from tests.builds import lay
+from resources.warehouse import Snapshot
+from tests.builds import OpenWarehouse, lay
 from tests.entity_truth import WIKI, assert_derived, assert_rebuilt_alike, assert_same, found_rows, truth
 from tests.integration.mirror import Mirror
 
@@ -71,7 +71,7 @@ def load_snapshot(warehouse, world, identifier, started):
 def check(tmp_path, seed, *, hours, **options):
     """Two snapshots and some hours, in any order, some twice, one loaded from another world in between and mended."""
     draw = random.Random(seed)
-    world, warehouse = world_of(tmp_path / "world", seed, **options), Warehouse(lay(tmp_path / "data"))
+    world, warehouse = world_of(tmp_path / "world", seed, **options), OpenWarehouse(lay(tmp_path / "data"))
 
     def apply():
         warehouse.apply_entity_changes()
@@ -122,7 +122,7 @@ def test_entities_are_the_truth_over_many_seeds(tmp_path, seed):
 
 
 def test_hours_alone_give_the_entities_that_they_tell_of(tmp_path):
-    world, warehouse = world_of(tmp_path / "world", 5), Warehouse(lay(tmp_path / "data"))
+    world, warehouse = world_of(tmp_path / "world", 5), OpenWarehouse(lay(tmp_path / "data"))
     chosen = [END - 2 * HOUR, END - HOUR]
     for hour in reversed(chosen):
         load_hour(warehouse, world, hour)
@@ -137,7 +137,7 @@ def test_an_hour_is_compared_with_what_decided_and_reads_no_other_rows(tmp_path)
 
     `entities` is right, also where the hour is a late one.
     """
-    world, warehouse = world_of(tmp_path / "world", 5), Warehouse(lay(tmp_path / "data"))
+    world, warehouse = world_of(tmp_path / "world", 5), OpenWarehouse(lay(tmp_path / "data"))
     early, last = END - 2 * HOUR, END - HOUR
     for identifier in world.entity_identifiers():
         load_snapshot(warehouse, world, identifier, early + timedelta(minutes=21))
@@ -154,7 +154,7 @@ def test_an_hour_is_compared_with_what_decided_and_reads_no_other_rows(tmp_path)
 
 
 def test_an_entity_that_ended_in_a_gap_is_gone(tmp_path):
-    world, warehouse = world_of(tmp_path / "world", 5), Warehouse(lay(tmp_path / "data"))
+    world, warehouse = world_of(tmp_path / "world", 5), OpenWarehouse(lay(tmp_path / "data"))
     early, last = END - 9 * HOUR, END - HOUR
     for hour in (early, last):
         load_hour(warehouse, world, hour)

@@ -109,21 +109,6 @@ def test_a_run_spends_no_more_lookups_than_it_may(mirror, tmp_path):
 AGAIN = {"ops": {"hourly_batches": {"config": {"convert_again": True}}}}
 
 
-@pytest.fixture
-def hour(mirror):
-    """An hour that is loaded."""
-    (hour,) = mirror.newest(1)
-    assert mirror.materialize([hour]).success
-    return hour
-
-
-@pytest.fixture
-def lake_file(mirror, hour):
-    """One of its files in the lake."""
-    (path,) = (mirror.layout.lake / "article_changes").rglob("enwiki*.parquet")
-    return path
-
-
 def again(mirror, hour, *selection):
     mirror.typed = AGAIN
     made = mirror.materialize([hour], selection or None)
@@ -137,7 +122,10 @@ def counts(made, hour):
     return lake["files_converted"], warehouse["changed"]
 
 
-def test_what_is_right_stays_the_same_file_when_it_is_converted_again(mirror, hour, lake_file):
+def test_a_damaged_file_is_replaced_and_its_hour_loaded_again_and_what_is_right_stays_the_same_file(mirror):
+    (hour,) = mirror.newest(1)
+    assert mirror.materialize([hour]).success
+    (lake_file,) = (mirror.layout.lake / "article_changes").rglob("enwiki*.parquet")
     before = lake_file.stat()
     made = again(mirror, hour)
     assert (made.sentence, counts(made, hour)) == ("", (0, False))
@@ -147,8 +135,6 @@ def test_what_is_right_stays_the_same_file_when_it_is_converted_again(mirror, ho
     made = again(mirror, hour, "lake/article_changes")
     assert made.sentence.endswith("Nothing was done. Select this asset too.")
 
-
-def test_a_damaged_file_is_replaced_and_its_hour_loaded_again(mirror, hour, lake_file):
     right = lake_file.read_bytes()
     # amid the pages, whose checksums show it, and in the length of the footer
     for at in (len(right) // 3, len(right) - 6):

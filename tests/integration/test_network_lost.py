@@ -29,9 +29,9 @@ def closed_port() -> Iterator[int]:
         yield taken.getsockname()[1]
 
 
-def lose(host: str, mirror: Any, relay: Relay, second: Any, closed_port: int) -> None:
+def lose(host: str, mirror: Any, relay: Relay, last: Any, closed_port: int) -> None:
     if host == "the service":
-        relay.is_last = lambda path: path == f"/v2/batches/{second:%Y-%m-%d}/{second:%H}"
+        relay.is_last = lambda path: path == f"/v2/batches/{last:%Y-%m-%d}/{last:%H}"
     elif host == "accounts":
         mirror.configure(auth_url=f"http://127.0.0.1:{closed_port}", username=f"{mirror.username}-2")
     else:
@@ -43,21 +43,21 @@ def lose(host: str, mirror: Any, relay: Relay, second: Any, closed_port: int) ->
 def test_the_run_says_so_once_and_loads_what_is_archived(
     mirror: Any, relay: Relay, host: str, closed_port: int
 ) -> None:
-    hours = mirror.newest(4)
+    hours = mirror.newest(3)
     # an hour that is archived and not loaded, as a killed run leaves it
-    assert mirror.materialize(hours[2:3], ["archive/batches"]).success
-    lose(host, mirror, relay, hours[1], closed_port)
+    assert mirror.materialize(hours[1:2], ["archive/batches"]).success
+    lose(host, mirror, relay, hours[0], closed_port)
     listed = len(mirror.requests(""))
     made = mirror.materialize(hours)
     assert made.sentence.count("the connection was refused (") == 1
     first, *lines = made.sentence.split("\n")
-    assert first == "3 of 4 hours failed. The other hour is loaded."
+    assert first == "2 of 3 hours failed. The other hour is loaded."
     assert len(lines) == 1
-    assert lines[0].startswith(f"- 3 hours from {hours[0]:%Y-%m-%d %H:00} to {hours[3]:%Y-%m-%d %H:00}: Could not ")
+    assert lines[0].startswith(f"- 2 hours from {hours[0]:%Y-%m-%d %H:00} to {hours[2]:%Y-%m-%d %H:00}: Could not ")
     assert made.allow_retries
-    assert mirror.loaded() == mirror.truth(hours[2:3])
+    assert mirror.loaded() == mirror.truth(hours[1:2])
     # of the object store's loss only the lists of the hours came before; none of them is asked for again
-    assert len(mirror.requests("")) - listed <= 4 + 4
+    assert len(mirror.requests("")) - listed <= 3 + 3
     mirror.configure(auth_url=mirror.sandbox.url, username=mirror.username)
     relay.replaced = b"", b""
     if host == "the service":

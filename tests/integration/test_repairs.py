@@ -22,8 +22,8 @@ from resources.engine import Engine
 from resources.enterprise import EnterpriseClient, Service
 from resources.lake import Converter, Layout
 from resources.tables import HourState, Purpose
-from resources.warehouse import HourStatus, Warehouse
-from tests.builds import lay
+from resources.warehouse import HourStatus
+from tests.builds import OpenWarehouse, lay
 from tests.integration.clients import PASSWORD, QUICK
 from tests.truth import Published, assert_rebuilt_alike, expected_row
 
@@ -65,7 +65,7 @@ class Repairs:
 
     def __init__(self, sandbox, client, data, per_day, scope=()):
         self.now, self.client, self.scope = sandbox.clock.now, client, scope
-        self.layout, self.warehouse = Layout(data), Warehouse(lay(data), clock=sandbox.clock.now)
+        self.layout, self.warehouse = Layout(data), OpenWarehouse(lay(data), clock=sandbox.clock.now)
         self.budget = lookup.Budget(data, per_day, self.now)
 
     def load(self):

@@ -9,7 +9,9 @@ import gzip
 import hashlib
 import json
 import pathlib
+from collections import defaultdict
 from datetime import UTC, datetime
+from functools import cache
 
 import duckdb
 import pytest
@@ -19,8 +21,8 @@ from resources.datasets import STRUCTURED_ARTICLES
 from resources.engine import Engine
 from resources.lake import Layout, SnapshotArchive, convert
 from resources.sandbox.world.structured import structured
-from resources.warehouse import Snapshot, Warehouse
-from tests.builds import lay
+from resources.warehouse import Snapshot
+from tests.builds import OpenWarehouse, close_all, lay
 from tests.unit.lake.conftest import tar_bytes
 from tests.unit.lake.test_nothing_is_lost import normal_record, rebuilt, with_type
 
@@ -34,7 +36,7 @@ class Library:
 
     def __init__(self, data: pathlib.Path) -> None:
         self.layout = Layout(data)
-        self.warehouse = Warehouse(lay(data))
+        self.warehouse = OpenWarehouse(lay(data))
         self.is_published = False
 
     def load(self, project: str, lines: list[bytes], minute: int = 0):
@@ -65,6 +67,7 @@ class Library:
         """Rows of the published file."""
         if not self.is_published:
             self.warehouse.publish()
+            close_all()
             self.is_published = True
         with duckdb.connect(str(self.warehouse.published_path), read_only=True) as found:
             return found.execute(query, list(parameters)).fetchall()
@@ -104,6 +107,7 @@ def published(tmp_path_factory):
         made, loaded = library.load(project, [json.dumps(record).encode() for record in lines])
         assert (made.reject_count, loaded.row_count) == (0, len(lines))
     library.warehouse.publish()
+    close_all()
     with duckdb.connect(str(library.warehouse.published_path), read_only=True) as found:
         yield records, found
 
@@ -142,11 +146,17 @@ def test_real_records_come_back_as_they_went_in(published):
 def test_everything_derived_from_real_records_agrees_with_them(published):
     records, warehouse = published
 
+    @cache
+    def of_all(table: str, columns: str) -> dict[tuple[str, int], list[tuple]]:
+        found = defaultdict(list)
+        page = "project_id, article_id"
+        query = f"SELECT {page}, {columns} FROM {table} ORDER BY {page}, position"
+        for project, number, *values in warehouse.execute(query).fetchall():
+            found[project, number].append(tuple(values))
+        return found
+
     def rows(table: str, columns: str, record: dict) -> list[tuple]:
-        return warehouse.execute(
-            f"SELECT {columns} FROM {table} WHERE project_id = ? AND article_id = ? ORDER BY position",
-            [record["is_part_of"]["identifier"], record["identifier"]],
-        ).fetchall()
+        return of_all(table, columns)[record["is_part_of"]["identifier"], record["identifier"]]
 
     for record in (record for lines in records.values() for record in lines):
         boxes = record.get("infoboxes") or record.get("infobox") or []

@@ -9,7 +9,6 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from dagster._core.storage import tags
-from dagster_webserver import app
 
 from assets.layers import RunTag
 from pipelines import cli
@@ -51,6 +50,9 @@ def test_an_instance_of_this_process_copies_no_output(tmp_path, monkeypatch):
 
 
 def test_the_web_server_still_takes_a_middleware():
+    # importing it takes half a second, and every worker imports this module
+    from dagster_webserver import app
+
     assert callable(app.DagsterWebserver.build_middleware)
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
+    from resources.datasets.live import Step
     from tests.integration.mirror import Mirror
 
 
@@ -31,7 +32,7 @@ def listen(
     say: Callable[[], object] = lambda: None,
     step_seconds: float = 0.05,
     **options: Any,
-) -> tuple[list[Any], list[str]]:
+) -> tuple[list[Step], list[str]]:
     """Keep the stream until so many events came; returns the steps and what was warned of.
 
     Args:
@@ -44,11 +45,11 @@ def listen(
         options: Further options of `keep`.
     """
     mirror.configure(realtime_url=mirror.sandbox.realtime_url)
-    steps: list[Any] = []
+    steps: list[Step] = []
     warned: list[str] = []
 
-    def hear(kept: Any) -> None:
-        steps.append(kept)
+    def hear(step: Step, _lag_seconds: float | None) -> None:
+        steps.append(step)
         say()
 
     with mirror.client() as client:
@@ -58,7 +59,7 @@ def listen(
             mirror.layout.root / "state",
             since=since,
             clock=mirror.sandbox.clock.now,
-            ended=lambda: sum(one.step.row_count for one in steps) >= wanted,
+            ended=lambda: sum(one.row_count for one in steps) >= wanted,
             say=hear,
             warn=warned.append,
             options=StreamOptions(connections=connections),

@@ -129,7 +129,7 @@ def keep_all(mirror, sandbox, since):
     )
     steps, warned = listen(mirror, wanted, since)
     assert warned == []
-    return steps[-1].step
+    return steps[-1]
 
 
 def assert_told(mirror, step):

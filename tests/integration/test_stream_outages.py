@@ -91,7 +91,7 @@ def test_outages_of_up_to_two_days_are_caught_up_and_longer_ones_closed_by_the_n
         everything |= new
         assert warned == []
         # by offsets nothing comes twice
-        assert sum(one.step.duplicate_count for one in steps) == 0
+        assert sum(one.duplicate_count for one in steps) == 0
         assert kept(mirror) == Counter(everything)
 
     clock.advance(49 * HOUR)

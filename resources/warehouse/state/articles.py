@@ -233,8 +233,9 @@ def _renew(build: Build) -> int:
     connection, lake_root, _ = build
     bases = _bases(connection, lake_root, checked=True)
     _compete(connection, lake_root, bases, "SELECT project_id FROM renewed")
+    columns = ", ".join(f"{name} {kind}" for name, kind in STATE.items())
     for table in ("new_titles", "new_pages"):
-        connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS FROM states LIMIT 0")
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} ({columns})")
     passes = _passes(connection)
     for number in range(passes):
         connection.execute(filled(_REBUILD_SOME, passes=str(passes), number=str(number)))

@@ -379,11 +379,7 @@ def code(path):
 @pytest.mark.parametrize(
     "name",
     [
-        "state",
-        "state/replaced.json",
-        "warehouse/build.duckdb.wal",
-        "warehouse/live",
-        "lake/t/.a.parquet.tmp",
+        *("state", "state/replaced.json", "warehouse/build.duckdb.wal", "warehouse/live", "lake/t/.a.parquet.tmp"),
         "restoring.json",
     ],
 )

@@ -311,6 +311,30 @@ def again(tmp_path_factory):
 
 
 @pytest.fixture
+def small_disk(tmp_path, clock):
+    """A mirror on a disk of its own; within `with small_disk.full():` nothing more can be written to it."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(disk)]
+    if (told := subprocess.run(mount, capture_output=True, text=True, check=False)).returncode:
+        pytest.skip(f"no file system can be mounted here: {told.stderr.strip()}")
+
+    @contextlib.contextmanager
+    def full():
+        ballast = disk / "ballast"
+        with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+        yield
+        ballast.unlink()
+
+    try:
+        yield SimpleNamespace(data=disk, lake=Lake(disk), warehouse=Warehouse(disk, clock=clock), full=full)
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk)], capture_output=True, check=False)
+
+
+@pytest.fixture
 def killing():
     """`with killing(data, date) as kill_at`: compactions that are killed, each at its phase."""
 

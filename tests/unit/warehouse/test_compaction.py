@@ -5,7 +5,6 @@ The same rows, whatever happens before, between and after, and few files however
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 import subprocess
@@ -13,7 +12,6 @@ import sys
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
 
 import duckdb
 import pyarrow as pa
@@ -396,28 +394,15 @@ def test_another_duckdb_reads_compacted_files(mirror, again):
     assert told.stdout.decode().strip() == f"{sum(row[5] is not None for row in bodies)} {wikitext}"
 
 
-def test_a_full_disk_leaves_everything_as_it_was(tmp_path, make_lake, clock, again):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(disk)]
-    if (told := subprocess.run(mount, capture_output=True, text=True, check=False)).returncode:
-        pytest.skip(f"no file system can be mounted here: {told.stderr.strip()}")
-    try:
-        made = SimpleNamespace(data=disk, lake=make_lake(disk), warehouse=Warehouse(disk, clock=clock))
-        before = again(made, first_hours, 2)
-        ballast = disk / "ballast"
-        with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
-            while True:
-                file.write(bytes(4096))
-        with pytest.raises(MirrorError, match=r"[Mm]ake room|[Ff]ree (?:\w+ )*space"):
-            compact(made)
-        ballast.unlink()
-        assert content(made.warehouse) == before
-        assert list(disk.rglob("*.unfinished")) == []
-        assert len(compact(made, 0)) == 1
-        assert content(made.warehouse) == before
-    finally:
-        subprocess.run(["umount", "--lazy", str(disk)], capture_output=True, check=False)
+def test_a_full_disk_leaves_everything_as_it_was(small_disk, again):
+    made = small_disk
+    before = again(made, first_hours, 2)
+    with made.full(), pytest.raises(MirrorError, match=r"[Mm]ake room|[Ff]ree (?:\w+ )*space"):
+        compact(made)
+    assert content(made.warehouse) == before
+    assert list(made.data.rglob("*.unfinished")) == []
+    assert len(compact(made, 0)) == 1
+    assert content(made.warehouse) == before
 
 
 def test_two_compactions_at_a_time_are_one_too_many(mirror, again):

@@ -186,8 +186,8 @@ def test_queries_are_answered(mirror, data):
         f"SELECT count(*) FROM read_parquet('{data}/lake/article_changes/**/*.parquet')", is_confined=True
     )
     assert files.rows == [(3,)]
-    found = mirror.sql("FROM range(300_000) AS t(n) ORDER BY hash(n)", is_confined=True).rows
-    assert found == mirror.sql("FROM range(300_000) AS t(n) ORDER BY hash(n)").rows
+    found = mirror.sql("FROM range(130_000) AS t(n) ORDER BY hash(n)", is_confined=True).rows
+    assert found == mirror.sql("FROM range(130_000) AS t(n) ORDER BY hash(n)").rows
 
 
 def test_refusals_say_what_to_do(mirror):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import subprocess
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,17 +25,10 @@ from tests.builds import OpenWarehouse, lay, looking, shown
 
 PROJECTS = ("dewiki", "enwiki")
 ASKED = (
-    "article_changes",
-    "articles",
-    "article_bodies",
-    "distinct_changes",
-    "activity",
-    "most_edited",
-    "project_state",
+    *("article_changes", "articles", "article_bodies", "distinct_changes", "activity", "most_edited", "project_state"),
     "articles_at('2026-11-01 03:00:00+00', inexact := true)",
     "articles_at('2026-11-01 07:30:00+00', project := 'enwiki', inexact := true)",
-    "article_history('enwiki', 'Page_3')",
-    "article_history('dewiki', 4)",
+    *("article_history('enwiki', 'Page_3')", "article_history('dewiki', 4)"),
     "changes_between('2026-11-01 02:00:00+00', '2026-11-01 06:20:00+00')",
 )
 
@@ -351,25 +343,12 @@ def test_a_kill_leaves_each_change_in_one_place(mirror, again, killing):
     assert content(mirror.warehouse) == before
 
 
-def test_a_full_disk_leaves_everything_as_it_was(tmp_path, make_lake, clock, again):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(disk)]
-    if (told := subprocess.run(mount, capture_output=True, text=True, check=False)).returncode:
-        pytest.skip(f"no file system can be mounted here: {told.stderr.strip()}")
-    try:
-        made = SimpleNamespace(data=disk, lake=make_lake(disk), warehouse=Warehouse(disk, clock=clock))
-        before = again(made, compacted_hours, 2)
-        ballast = disk / "ballast"
-        with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
-            while True:
-                file.write(bytes(4096))
-        with pytest.raises(MirrorError, match=r"[Ff]ree disk space"):
-            move(made, 2)
-        ballast.unlink()
-        assert native_hours(made) == [0, 1]
-        assert content(made.warehouse) == before
+def test_a_full_disk_leaves_everything_as_it_was(small_disk, again):
+    made = small_disk
+    before = again(made, compacted_hours, 2)
+    with made.full(), pytest.raises(MirrorError, match=r"[Ff]ree disk space"):
         move(made, 2)
-        assert content(made.warehouse) == before
-    finally:
-        subprocess.run(["umount", "--lazy", str(disk)], capture_output=True, check=False)
+    assert native_hours(made) == [0, 1]
+    assert content(made.warehouse) == before
+    move(made, 2)
+    assert content(made.warehouse) == before

@@ -129,13 +129,14 @@ def test_a_day_becomes_one_file_with_the_same_rows_in_all_columns(mirror, again)
     assert found == [("Page 3", "3 0 0")]
 
 
+@pytest.mark.parametrize("file_bytes", [1, 20_000])
 def test_rows_lie_in_larger_row_groups_than_their_bodies_and_both_files_end_with_the_same_row(
-    mirror, again, monkeypatch
+    mirror, again, monkeypatch, file_bytes
 ):
     before = again(mirror, first_hours, 2)
     monkeypatch.setattr(sorting, "GROUP_ROWS", 3)
     monkeypatch.setattr(rewriting, "_TOGETHER", 4)
-    monkeypatch.setattr(compaction, "FILE_BYTES", 20_000)
+    monkeypatch.setattr(compaction, "FILE_BYTES", file_bytes)
     [done] = compact(mirror)
     assert done.written_files > 1
     # what is read back to be written once more lies in row groups of two sizes

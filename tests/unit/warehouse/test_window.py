@@ -136,6 +136,16 @@ def test_hours_that_leave_are_read_from_the_lake_in_all_columns_and_types(mirror
     assert mirror.warehouse.movable_changes(mirror.lake.hour(2)) is None
 
 
+def test_a_step_removes_a_bounded_number_of_rows_or_a_single_hour(mirror, monkeypatch):
+    compacted_hours(mirror, 3)
+    plan = mirror.warehouse.movable_changes(mirror.lake.hour(3))
+    monkeypatch.setattr("resources.warehouse.compaction.window._ROWS", 1)
+    steps = [mirror.warehouse.move_window(mirror.lake.hour(3)) for _ in range(4)]
+    assert steps.pop() is None
+    assert [step.first_hour for step in steps] == [mirror.lake.hour(n) for n in range(3)]
+    assert sum(step.row_count for step in steps) == plan.row_count
+
+
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 40))])
 def test_whatever_happens_to_older_hours_all_is_as_in_a_mirror_without_a_window(make, state, seed):
     chance = random.Random(seed)

@@ -122,7 +122,7 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: dict[dg.A
                     yield from _materialize(context, told, hour, requested_at, alone=len(hours) == 1)
             except Exception as error:  # each hour fails separately, and the run lists all failures at the end
                 run.fail(hour, error)
-                if error in (run.lost, run.stopped):
+                if error is run.stopped:
                     continue  # reported once at the end; archived hours continue
                 # the traceback of an expected error would only hide its message
                 context.log.error(  # noqa: TRY400
@@ -136,7 +136,7 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: dict[dg.A
     if run.failed:
         _tell_failures(context, run, made)
         left_out = run.gone.keys() - run.failed.keys()
-        cause = run.lost or next(iter(run.failed.values()))
+        cause = run.stopped or next(iter(run.failed.values()))
         what = "" if run.dataset.stream else f"{run.dataset.name}: "
         raise failed_hours(run.failed, len(hours) - len(left_out), what) from cause
 

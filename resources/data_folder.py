@@ -160,14 +160,11 @@ def copying(data: Path, wait_seconds: float = 60.0) -> Iterator[None]:
     Raises:
         BackupUnderWayError: Another process has been backing up or removing files for `wait_seconds`.
     """
-    with contextlib.ExitStack() as stack:
-        try:
-            stack.enter_context(files.held(_backup_lock(data), wait_seconds=wait_seconds))
-        except files.BusyError:
-            raise BackupUnderWayError(
-                f"Another process is backing up {data} or removing files from it. Nothing was changed. Wait until "
-                "the other process has finished, then try again."
-            ) from None
+    busy = BackupUnderWayError(
+        f"Another process is backing up {data} or removing files from it. Nothing was changed. Wait until the other "
+        "process has finished, then try again."
+    )
+    with files.held(_backup_lock(data), wait_seconds=wait_seconds, busy=busy):
         yield
 
 

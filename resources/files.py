@@ -266,14 +266,14 @@ def put(finished: Path, target: Path) -> None:
 
 
 @contextlib.contextmanager
-def held(path: Path, *, wait_seconds: float, mode: int = 0o644) -> Iterator[int]:
+def held(path: Path, *, wait_seconds: float, mode: int = 0o644, busy: MirrorError | None = None) -> Iterator[int]:
     """Open or create a file, lock it exclusively, and yield a descriptor for reading and writing.
 
     The holder can rename or unlink the file. A waiting process then opens a new file with that name. The operating
     system releases the lock when the process ends.
 
     Raises:
-        BusyError: Another process has held the lock for `wait_seconds`.
+        BusyError: Another process has held the lock for `wait_seconds`. If `busy` is given, it is raised instead.
     """
     deadline = time.monotonic() + wait_seconds
     while True:
@@ -288,7 +288,7 @@ def held(path: Path, *, wait_seconds: float, mode: int = 0o644) -> Iterator[int]
         finally:
             os.close(descriptor)
         if time.monotonic() > deadline:
-            raise BusyError(
+            raise busy or BusyError(
                 f"Another process has been writing {path} for more than {wait_seconds:.0f} s. Nothing was changed. "
                 "Wait for that process to finish, or end it if it hangs, and try again."
             )

@@ -55,8 +55,7 @@ class HourlyRun:
     """Resources and results of one run over several hours.
 
     With `again`, existing files are verified and damaged files are replaced. `gone` are hours that are not archived and
-    that the service has deleted. After the service is unreachable (`lost`) or another error ends all fetching
-    (`stopped`), archived hours are still loaded.
+    that the service has deleted. After an error ends all fetching (`stopped`), archived hours are still loaded.
     """
 
     enterprise: EnterpriseResource
@@ -72,7 +71,6 @@ class HourlyRun:
     loaded: list[datetime] = field(default_factory=list)
     failed: dict[datetime, Exception] = field(default_factory=dict)
     gone: dict[datetime, errors.RetentionPassed] = field(default_factory=dict)
-    lost: errors.UnreachableError | None = None
     stopped: Exception | None = None
     is_warehouse_unavailable: bool = False
 
@@ -98,18 +96,18 @@ class HourlyRun:
                     if not layout.batch_list(self.dataset, hour).exists():
                         failed[hour] = error
                 except errors.UnreachableError as error:
-                    self.lost = error
+                    self.stopped = error
                     break
                 except errors.EnterpriseError as error:
                     if ends_run(error):
                         raise
                     failed[hour] = error
                 advance(1)
-        if self.lost is None:
+        if self.stopped is None:
             self._check_names(client)
         for hour, why in failed.items():
             self.fail(hour, why)
-        if self.lost is None:
+        if self.stopped is None:
             check_disk(self.plans.values(), layout.root, self.lake.settings.min_free_gb)
 
     def _check_names(self, client: EnterpriseClient) -> None:
@@ -123,7 +121,7 @@ class HourlyRun:
                 client, self.lake.layout, [project for project, _ in absent], [number for _, number in absent]
             )
         except errors.UnreachableError as error:
-            self.lost = error
+            self.stopped = error
         except errors.ServiceUnavailable:
             pass
 
@@ -174,18 +172,18 @@ class HourlyRun:
             yield _warehouse_layer(warehouse, conversions, load)
 
     def _archived(self, hour: datetime, client: EnterpriseClient | None) -> ArchivedHour:
-        """Fetch the hour's archives, or read them from disk if the hour is not planned or the service is lost."""
+        """Fetch the hour's archives, or read them from disk if the hour is not planned or fetching has ended."""
         try:
-            if client is not None and hour in self.plans and self.lost is None and self.stopped is None:
+            if client is not None and hour in self.plans and self.stopped is None:
                 return fetch_hour(self.plans[hour], client, self.lake.layout, self.engine)
-            # if the service is unreachable, require complete hours, because the service might have the missing archives
-            return archived_hour(hour, self.lake.layout, self.scope, self.dataset, partial=self.lost is None)
+            # after an end of fetching, require complete hours, because the service might have the missing archives
+            return archived_hour(hour, self.lake.layout, self.scope, self.dataset, partial=self.stopped is None)
         except errors.UnreachableError as error:
-            self.lost = error
+            self.stopped = error
             raise
         except NotArchivedError:
-            if (why := self.lost or self.stopped) is not None:
-                raise why from None
+            if self.stopped is not None:
+                raise self.stopped from None
             raise
 
     def recall(self, hours: Iterable[datetime]) -> None:

@@ -9,8 +9,8 @@ import json
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -106,19 +106,15 @@ class Budget:
         return f"{self._now().astimezone(UTC):%Y-%m-%d}"
 
 
-@contextmanager
-def alone(layout: Layout) -> Iterator[None]:
+def alone(layout: Layout) -> AbstractContextManager[int]:
     """Hold the data folder's lookup lock, so that no page is looked up twice. Raises LookupsBusyError."""
     path = layout.root / "state" / "lookups.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with files.held(path, wait_seconds=0):
-            yield
-    except files.BusyError:
-        raise LookupsBusyError(
-            "Another process is looking up pages in this data folder. Nothing was sent. Wait until the process ends, "
-            "then run the command again."
-        ) from None
+    busy = LookupsBusyError(
+        "Another process is looking up pages in this data folder. Nothing was sent. Wait until the process ends, then "
+        "run the command again."
+    )
+    return files.held(path, wait_seconds=0, busy=busy)
 
 
 def read_watchlist(path: Path | None) -> list[tuple[str, str]]:

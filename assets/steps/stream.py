@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -218,17 +218,13 @@ def lag_of(step: Step, now: datetime) -> float | None:
     return None if newest is None else max(0.0, (now - newest) / timedelta(seconds=1))
 
 
-@contextmanager
-def _alone(path: Path, wait_seconds: float = 0.0) -> Iterator[None]:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with files.held(path, wait_seconds=wait_seconds):
-            yield
-    except files.BusyError:
-        raise StreamBusyError(
-            "Another process is already reading this stream into the data folder. Nothing was changed. To read the "
-            "stream here, end the other process first."
-        ) from None
+def _alone(path: Path, wait_seconds: float = 0.0) -> AbstractContextManager[int]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    busy = StreamBusyError(
+        "Another process is already reading this stream into the data folder. Nothing was changed. To read the stream "
+        "here, end the other process first."
+    )
+    return files.held(path, wait_seconds=wait_seconds, busy=busy)
 
 
 def format_step(step: Step, lag_seconds: float | None) -> str:

@@ -184,17 +184,13 @@ def _name(now: datetime, newest: Backup | None) -> str:
     return now.astimezone(UTC).strftime(form)
 
 
-@contextlib.contextmanager
-def _alone(destination: Path) -> Iterator[None]:
+def _alone(destination: Path) -> contextlib.AbstractContextManager[int]:
     destination.mkdir(parents=True, exist_ok=True)
-    try:
-        with files.held(destination / ".lock", wait_seconds=0):
-            yield
-    except files.BusyError:
-        raise BackupError(
-            f"Another backup to {destination} is in progress. Nothing was changed. Wait until the other backup ends, "
-            "then run the command again."
-        ) from None
+    busy = BackupError(
+        f"Another backup to {destination} is in progress. Nothing was changed. Wait until the other backup ends, then "
+        "run the command again."
+    )
+    return files.held(destination / ".lock", wait_seconds=0, busy=busy)
 
 
 def _sources(data: Path, broken: list[str]) -> Iterator[Source]:

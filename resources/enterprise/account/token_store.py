@@ -101,18 +101,14 @@ class TokenStatus:
     new_password_required: bool = False
 
     def sentence(self, now: datetime) -> str:
-        def until(moment: datetime | None) -> str:
-            return "an unknown time" if moment is None else f"{moment_text(moment)} UTC"
-
         asked = " The service requires a new password: run `wme auth new-password`." * self.new_password_required
-        if not self.logged_in:
+        access, obtained, refresh = self.access_expires_at, self.refresh_obtained_at, self.refresh_expires_at
+        if access is None or obtained is None or refresh is None:
             return f"Not logged in as {self.username or 'anybody'}; the first request logs in.{asked}"
-        obtained = self.refresh_obtained_at
-        age = "" if obtained is None else f", {counted((now - obtained).days, 'day')} old,"
-        uses = counted(self.refreshes_left + self.refreshes_used, "use")
+        age, uses = counted((now - obtained).days, "day"), counted(self.refreshes_left + self.refreshes_used, "use")
         return (
-            f"Logged in as {self.username}. The access token lasts until {until(self.access_expires_at)}, the refresh "
-            f"token{age} until {until(self.refresh_expires_at)}; {self.refreshes_left} of its {uses} are left.{asked}"
+            f"Logged in as {self.username}. The access token lasts until {moment_text(access)} UTC, the refresh token, "
+            f"{age} old, until {moment_text(refresh)} UTC; {self.refreshes_left} of its {uses} are left.{asked}"
         )
 
 
@@ -127,17 +123,14 @@ class TokenStore:
     def locked(self) -> Iterator[None]:
         """Lock the store against other threads and processes. The lock is not reentrant. Raises StateError."""
         lock = self._path.with_name(self._path.name + ".lock")
+        busy = StateBusy(
+            f"Another process has held the lock on the token file {self._path} for more than {_LOCK_SECONDS:.0f} s. "
+            "Nothing was changed. Wait for that process to finish, or end it if it hangs, and try again."
+        )
         with contextlib.ExitStack() as held:
-            try:
-                with self._writing():
-                    self._path.parent.mkdir(parents=True, exist_ok=True)
-                    held.enter_context(files.held(lock, wait_seconds=_LOCK_SECONDS, mode=0o600))
-            except files.BusyError:
-                raise StateBusy(
-                    f"Another process has held the lock on the token file {self._path} for more than "
-                    f"{_LOCK_SECONDS:.0f} s. Nothing was changed. Wait for that process to finish, or end it if it "
-                    "hangs, and try again."
-                ) from None
+            with self._writing():
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                held.enter_context(files.held(lock, wait_seconds=_LOCK_SECONDS, mode=0o600, busy=busy))
             yield
 
     def read(self) -> Tokens | None:

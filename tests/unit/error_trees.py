@@ -9,14 +9,14 @@ from resources.warehouse import WarehouseError
 
 
 def below(root: type[Exception]) -> tuple[type[Exception], ...]:
-    """A class and those of its module below it, in the order of their names.
+    """A class and the public ones of its module below it, in the order of their names.
 
     Those of other modules are nobody's but theirs.
     """
     found = {root}
     for child in root.__subclasses__():
         found.update(below(child))
-    own = (kind for kind in found if kind.__module__ == root.__module__)
+    own = (kind for kind in found if kind.__module__ == root.__module__ and not kind.__name__.startswith("_"))
     return tuple(sorted(own, key=lambda kind: kind.__name__))
 
 

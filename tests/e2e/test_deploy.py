@@ -20,11 +20,8 @@ import pytest
 import yaml
 from dagster._core.instance.ref import InstanceRef
 from dagster._daemon.cli import liveness_check_command, run_command
-from dagster_webserver.cli import dagster_webserver
-from dagster_webserver.webserver import DagsterWebserver
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from pip._internal.commands import create_command
 
 from pipelines import cli
 from pipelines.process import processes
@@ -34,12 +31,20 @@ from tests import containerfile
 ROOT = Path(__file__).resolve().parents[2]
 UNITS = sorted((ROOT / "deploy").glob("*.service"))
 HADOLINT = Path(sys.executable).with_name("hadolint")
-#: The programs, the words that name the command, and what parses the rest.
-PARSERS = {
-    "dagster-daemon": (["run"], run_command),
+
+
+# Importing what parses words takes half a second each, and every worker imports this module.
+
+
+def parser_of(program):
+    """The words that name a program's command, and what parses the rest."""
+    if program == "dagster-daemon":
+        return ["run"], run_command
+    assert program == "python"
+    from dagster_webserver.cli import dagster_webserver
+
     # Dagster's web server with the guard, never its own
-    "python": (["-m", "pipelines.process.webserver"], dagster_webserver),
-}
+    return ["-m", "pipelines.process.webserver"], dagster_webserver
 
 
 def read(unit):
@@ -56,7 +61,7 @@ def test_what_a_unit_starts_exists_and_takes_its_words(unit, tmp_path, monkeypat
     service = read(unit)["Service"]
     program, *words = shlex.split(service["ExecStart"])
     assert (Path(sys.executable).parent / Path(program).name).exists()
-    named, command = PARSERS[Path(program).name]
+    named, command = parser_of(Path(program).name)
     assert words[: len(named)] == named
     command.make_context(Path(program).name, words[len(named) :], resilient_parsing=False)
     program, *words = shlex.split(service["ExecStartPre"])
@@ -126,7 +131,7 @@ def test_what_containers_start_exists_and_takes_its_words(tmp_path):
     assert "command" not in services["web"], "it is the image's own"
     for command in (last.words, services["daemon"]["command"]):
         program, *words = started(command)
-        named, parser = PARSERS[program]
+        named, parser = parser_of(program)
         assert words[: len(named)] == named
         words = [word.replace("/data", str(tmp_path)) for word in words]
         parser.make_context(program, words[len(named) :], resilient_parsing=False)
@@ -134,6 +139,8 @@ def test_what_containers_start_exists_and_takes_its_words(tmp_path):
     [healthy] = [one.words for one in containerfile.instructions() if one.name == "HEALTHCHECK"]
     compile(healthy[-1], "healthcheck", "exec")
     path = re.search(r"127\.0\.0\.1:3000(/\w+)", healthy[-1])[1]
+    from dagster_webserver.webserver import DagsterWebserver
+
     assert f'"{path}"' in inspect.getsource(DagsterWebserver.build_routes)
 
 
@@ -156,6 +163,8 @@ def test_what_the_image_is_built_from_is_there_and_nothing_else_is_sent():
 
 def test_steps_of_the_image_take_the_locked_versions():
     """Each entry of the lock has hashes, and the builder's lines are pip's, as pip reads them."""
+    from pip._internal.commands import create_command
+
     entries = re.split(r"^(?=[a-z])", (ROOT / "requirements-runtime.lock").read_text(), flags=re.MULTILINE)[1:]
     assert all("--hash=sha256:" in entry for entry in entries)
     assert any(entry.startswith("setuptools==") for entry in entries)

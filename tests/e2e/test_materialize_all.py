@@ -16,7 +16,6 @@ from dagster._core.test_utils import instance_for_test
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import WorkspaceFileTarget
 from dagster._daemon.backfill import execute_backfill_iteration
-from dagster_graphql.test.utils import execute_dagster_graphql
 
 from assets import layers
 from assets.layers import HOUR, key_of, recent_hours
@@ -51,6 +50,9 @@ def test_hours_that_nobody_can_bring_in_do_not_spoil_a_backfill(
     until: Callable[[Callable[[], Any]], Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # importing it takes half a second, and every worker imports this module
+    from dagster_graphql.test.utils import execute_dagster_graphql
+
     gone = [recent_hours(datetime.now(UTC))[0] - back * HOUR for back in (3, 2)]
     # partitions only because the operator wants to see them
     for name, value in account.environ(tmp_path / "data", WME_FIRST_HOUR=f"{gone[0]:%Y-%m-%dT%H}").items():

@@ -21,7 +21,6 @@ import pytest
 import yaml
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import WorkspaceFileTarget
-from dagster_graphql.test.utils import execute_dagster_graphql
 
 from assets import layers
 from assets.layers import HOUR, key_of
@@ -177,6 +176,9 @@ def test_after_a_power_cut_hours_are_loaded_beside_a_snapshot_and_nobody_helps(m
 @pytest.mark.timeout(900)
 @pytest.mark.filterwarnings("ignore:Function `AssetSelection.sources`:DeprecationWarning")
 def test_a_backfill_goes_on_after_a_power_cut(machine: Machine, account: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    # importing it takes half a second, and every worker imports this module
+    from dagster_graphql.test.utils import execute_dagster_graphql
+
     for name, value in account.environ(machine.data).items():
         monkeypatch.setenv(name, value)
     # the backfill alone: nothing else asks for these hours

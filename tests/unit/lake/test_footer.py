@@ -7,7 +7,6 @@ import io
 import random
 
 import duckdb
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -67,6 +66,9 @@ def written(path, batches):
     "sizes", [[], [1], [3, 1, 200], [5] * 14, [5] * 15, [1] * 200], ids=lambda sizes: f"{len(sizes)}-groups"
 )
 def test_all_readers_see_the_same_rows(tmp_path, sizes):
+    # importing it takes a third of a second, and every worker imports this module
+    import polars as pl
+
     rng = random.Random(len(sizes))
     batches = [batch(rng, size) for size in sizes]
     path = written(tmp_path / "joined.parquet", batches)

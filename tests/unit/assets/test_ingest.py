@@ -8,9 +8,10 @@ import pytest
 
 from assets import layers
 from assets.steps.converting import NotArchivedError
+from assets.steps.hour import PartialHourError
 from resources import datasets
 from resources.datasets import ARTICLE_CHANGES
-from resources.enterprise.errors import NotPublishedYet, RetentionPassed
+from resources.enterprise.errors import NotPublishedYet, RetentionPassed, UnreachableError
 from resources.formatting import size_text
 from resources.tables import HourState
 from tests.builds import loaded_digests
@@ -64,6 +65,21 @@ def test_an_hour_past_the_retention_that_is_archived_comes_from_the_archive(benc
         assert found[name.replace("bytes", "size")] == size_text(found[name])
     assert layers[WAREHOUSE].metadata["dagster/partition_row_count"] == 2
     assert bench.downloads() == asked
+
+
+def test_once_fetching_has_ended_an_hour_is_read_from_the_archive_only_if_it_is_complete(bench):
+    for project in ("enwiki", "frwiki"):
+        bench.serve(project, 1)
+    bench.fetch(("enwiki", 0))
+    run = bench.run("enwiki", "frwiki")
+    run.stopped = UnreachableError("The service is lost.")
+    with pytest.raises(UnreachableError, match="is lost"):
+        list(run.ingest(HOUR, ALL, bench.client))
+    assert bench.states() == {}
+    run.stopped = None
+    with pytest.raises(PartialHourError, match="frwiki"):
+        list(run.ingest(HOUR, ALL, None))
+    assert bench.states()[HOUR, "enwiki", 0] == HourState.LOADED
 
 
 @pytest.mark.parametrize(

@@ -91,21 +91,32 @@ def test_gaps_are_filled_and_expire(lake, warehouse, clock):
     assert states(warehouse, lake)[2] == "loaded"
 
 
-@pytest.mark.parametrize("state", [HourState.PAST_RETENTION, HourState.ABSENT, HourState.MISSING, HourState.NOT_YET])
-def test_an_hour_asked_for_before_the_first_that_had_a_file_moves_nothing(lake, warehouse, status, state):
-    load(lake, warehouse, 300)
-    load(lake, warehouse, 302, project="frwiki")
-    assert warehouse.fill_coverage(["enwiki", "frwiki"], [0], lake.hour(303)) == 2
-    before, exact = states(warehouse, lake), warehouse.project_states(published=False)
-    warehouse.record_statuses([status(69, state, "Asked for.", project) for project in ("enwiki", "frwiki")])
-    warehouse.fill_coverage(["enwiki", "frwiki"], [0], lake.hour(303))
-    # what nobody can bring in any more is no hour of the mirror
-    expires = state is not HourState.ABSENT
-    assert states(warehouse, lake) == before | ({} if expires else {69: state.value})
+def test_an_hour_asked_for_before_the_first_that_had_a_file_moves_nothing(lake, warehouse, status):
+    """Two projects of one mirror for each state of the hour: one that began two hours before the last, and there."""
+    asked = (HourState.PAST_RETENTION, HourState.ABSENT, HourState.MISSING, HourState.NOT_YET)
+    early, late = ({f"{state.value}_{name}wiki": state for state in asked} for name in ("early", "late"))
+    everyone = [*early, *late]
+
+    def load_all(hour, names):
+        files = [lake.file(hour, [lake.change(1, "A", 60 * hour)], name) for name in names]
+        warehouse.load_hour(lake.hour(hour), files)
+
+    load_all(300, early)
+    load_all(302, late)
+    assert warehouse.fill_coverage(everyone, [0], lake.hour(303)) == 2 * len(early)
+    before = {name: states(warehouse, lake, name) for name in everyone}
+    exact = warehouse.project_states(published=False)
+    warehouse.record_statuses([status(69, state, "Asked for.", name) for name, state in (early | late).items()])
+    warehouse.fill_coverage(everyone, [0], lake.hour(303))
+    for name, state in (early | late).items():
+        # what nobody can bring in any more is no hour of the mirror
+        expires = state is not HourState.ABSENT
+        assert states(warehouse, lake, name) == before[name] | ({} if expires else {69: state.value})
     assert warehouse.project_states(published=False) == exact
-    load(lake, warehouse, 298)
-    warehouse.fill_coverage(["enwiki", "frwiki"], [0], lake.hour(303))
-    assert sorted(set(states(warehouse, lake)) - {69}) == list(range(298, 303))
+    load_all(298, early)
+    warehouse.fill_coverage(everyone, [0], lake.hour(303))
+    for name in early:
+        assert sorted(set(states(warehouse, lake, name)) - {69}) == list(range(298, 303))
 
 
 def test_hours_that_were_mistyped_leave_nothing(lake, warehouse, status):

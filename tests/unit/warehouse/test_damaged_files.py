@@ -80,7 +80,9 @@ def test_every_form_of_damage_is_noticed(lake, warehouse):
     assert warehouse.faulty_lake_files() == []
 
 
-@pytest.mark.parametrize("form", ["empty", "wrong magic", "FIFO"])
+@pytest.mark.parametrize(
+    "form", ["FIFO", *(pytest.param(one, marks=pytest.mark.soak) for one in ("empty", "wrong magic"))]
+)
 def test_what_is_damaged_is_left_out_and_named(lake, warehouse, caplog, form):
     path = fill(lake, warehouse)[0].path
     content, name = path.read_bytes(), path.relative_to(warehouse.data / "lake").as_posix()

@@ -7,9 +7,6 @@ hour from the data folder, but does not use the network. Importing this module r
 
 from __future__ import annotations
 
-from pipelines import gc_during_import
-
-# isort: split
 import functools
 import warnings
 from collections.abc import Sequence
@@ -30,17 +27,12 @@ from resources.adapters import build_resources
 from resources.datasets import Dataset, Family
 from resources.lake import Layout
 
-gc_during_import.done()
-
 
 @functools.lru_cache(maxsize=4)
 def build_assets(
     hours: dg.HourlyPartitionsDefinition, offered: tuple[Dataset, ...]
 ) -> tuple[dg.AssetsDefinition | dg.AssetSpec, ...]:
-    """Build the assets for every declared dataset, for the current state, and for the publication.
-
-    Only datasets in `offered` can be materialized.
-    """
+    """Build the assets for all datasets, of which only `offered` can be materialized, and for their publication."""
     # the assets depend on the first hour and the choice of datasets only, so commands that build definitions repeatedly
     # mostly find them in the cache
     of_snapshots, of_hours = datasets.datasets(Family.SNAPSHOT), datasets.datasets(Family.HOURLY)
@@ -159,6 +151,5 @@ def build_defs(
 @dg.definitions
 def defs() -> dg.Definitions:
     """Return the code location's definitions. Raises SettingsError if a setting has an invalid value."""
-    gc_during_import.keep()
     settings_module.load_env_file()
     return build_defs(settings_module.read())

@@ -53,6 +53,8 @@ class Prefix:
         return run.job_name.startswith(self.name(""))
 
     def assets(self, made: Iterable[dg.AssetsDefinition | dg.AssetSpec]) -> list[dg.AssetsDefinition | dg.AssetSpec]:
+        if not self.text:
+            return list(made)
         return [self._spec(one) if isinstance(one, dg.AssetSpec) else self._asset(one) for one in made]
 
     def checks(self, made: Iterable[dg.AssetChecksDefinition]) -> list[dg.AssetChecksDefinition]:
@@ -72,8 +74,6 @@ class Prefix:
         return declare(self.adapted(_function(made)))  # type: ignore[no-any-return]
 
     def _spec(self, spec: dg.AssetSpec) -> dg.AssetSpec:
-        if not self.text:
-            return spec
         return spec.replace_attributes(
             key=self.key(spec.key),
             deps=[self.key(dep.asset_key) for dep in spec.deps],
@@ -84,8 +84,6 @@ class Prefix:
         )
 
     def _asset(self, made: dg.AssetsDefinition) -> dg.AssetsDefinition:
-        if not self.text:
-            return made
         declare = dg.multi_asset(
             name=self.name(made.op.name),
             specs=[self._spec(spec) for spec in made.specs],

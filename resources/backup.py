@@ -1,8 +1,5 @@
 """Backup folders, which contain plain files and hard links to unchanged files from the previous backup.
 
-This module defines the backup format, and copies, links and lists files. `pipelines/operations/backup.py` selects the
-mirror's files.
-
 <destination>/2026-11-23T080500Z/        a complete backup: the mirror's files under their own paths
               2026-11-23T080500Z/MD5SUMS      a line per file, as `md5sum` writes and checks it, in `order`
               2026-11-23T080500Z/backup.json  written last: the number of files and bytes
@@ -69,10 +66,7 @@ class Backup(_Facts):
     path: Path
 
     def sums(self) -> Iterator[tuple[str, str]]:
-        """Yield every file's path and MD5, sorted by `order`. No list is built, as there may be millions of files.
-
-        Raises BackupError if the file list has been changed, or was not written by `wme backup`.
-        """
+        """Yield the path and MD5 of each file, which can be millions. Raises BackupError if the list was changed."""
         path = self.path / SUMS
         try:
             with files.opened(path, follow=False) as lines:
@@ -136,13 +130,15 @@ def completed(destination: Path) -> list[Backup]:
     return [backup for backup in found if backup is not None]
 
 
+def newest_in(destination: Path) -> Backup | None:
+    return next(reversed(completed(destination)), None)
+
+
 def find(source: Path) -> Backup:
     """Return the backup at a path, or the newest backup in a folder. Raises BackupError if no backup is usable."""
-    backup = None if source.name == UNFINISHED else _read(source)
-    if backup is not None:
-        return backup
-    if found := completed(source):
-        return found[-1]
+    found = (None if source.name == UNFINISHED else _read(source)) or newest_in(source)
+    if found is not None:
+        return found
     has_unfinished = (source / UNFINISHED).exists()
     unfinished = " The folder contains an unfinished backup, which `wme backup` can resume." if has_unfinished else ""
     raise BackupError(
@@ -275,14 +271,6 @@ def link(existing: Path, target: Path) -> bool:
             raise
         return False
     return True
-
-
-def irregular(folder: Path) -> Iterator[Path]:
-    """Yield entries below a folder that are neither files nor folders. Writes to a link would change its target."""
-    for place, folders, names in os.walk(folder):
-        for path in (folder / place / name for name in (*folders, *names)):
-            if stat.S_IFMT(path.lstat().st_mode) not in {stat.S_IFREG, stat.S_IFDIR}:
-                yield path
 
 
 @contextlib.contextmanager

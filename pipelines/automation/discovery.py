@@ -1,12 +1,10 @@
 """Selection of hours to fetch and load, and of runs to request.
 
 The selection depends on the loaded hours and the runs in progress, not on earlier requests. A published hour that is
-not loaded is requested again, even if earlier runs were killed. Apart from refusals, evaluations store no state. Each
-evaluation sends a few requests to the service, regardless of the number of missing hours.
+not loaded is requested again, even if earlier runs were killed. Apart from refusals, evaluations store no state.
 
 A permanent failure, such as a refused account, an unknown name or an exhausted quota, would recur in each run. Repeated
 logins with a wrong password lock the account. Therefore, the cause is checked before failed hours are requested again.
-Each refusal increases the delay.
 """
 
 from __future__ import annotations
@@ -228,10 +226,7 @@ def published(hours: Sequence[datetime], client: EnterpriseClient, now: datetime
 
 
 def spans(hours: Iterable[datetime]) -> list[Span]:
-    """Group hours into a few spans without gaps.
-
-    The oldest span is returned first, followed by the newest span and then the remaining spans.
-    """
+    """Group hours into a few spans: the oldest span, the newest span, and then the remaining spans."""
     rest, found = sorted(hours), []
     while rest:
         within = [hour for hour in rest if hour < rest[0] + SPAN * HOUR]
@@ -264,10 +259,7 @@ def hindrance(
 
 
 def waiting(cursor: str | None, now: datetime) -> str | None:
-    """Return the reason for waiting after the service refused the account, or None if requests are allowed.
-
-    `cursor` is the sensor cursor that `noted` returned.
-    """
+    """Return the reason for waiting after a refusal that `noted` recorded in the sensor cursor, or None."""
     refused_at, count = _refused(cursor)
     if not count or now >= (again := refused_at + WAITS[min(count, len(WAITS)) - 1]):
         return None

@@ -1,7 +1,4 @@
-"""Run-failure hook (WME_ON_FAILURE) that sends a JSON document about each failed run to a URL or a program.
-
-This module creates and delivers the document. The module `sensors` decides when a run has finally failed.
-"""
+"""Run-failure hook (WME_ON_FAILURE) that sends a JSON document about each failed run to a URL or a program."""
 
 from __future__ import annotations
 
@@ -42,10 +39,7 @@ class HookError(MirrorError):
 
 
 def document(settings: Settings, run: dg.DagsterRun, message: str, steps: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """Return the document for the hook, without secrets from the settings.
-
-    `steps` contains the name and message of each failed step.
-    """
+    """Return the document for the hook, without secrets. `steps` contains each failed step's name and message."""
     redactor = Redactor()
     for secret in (settings.password, settings.on_failure):
         redactor.learn(None if secret is None else secret.get_secret_value())
@@ -75,10 +69,9 @@ def deliver(target: str, content: dict[str, Any], seconds: float = SECONDS) -> N
     Raises HookError if the delivery fails or times out. The message omits the target, which can contain a secret.
     """
     body = json.dumps(content, ensure_ascii=False).encode()
-    if is_address(target):
-        _post(target, body, seconds)
-    else:
-        _run(shlex.split(target), body, seconds)
+    failure = _post(target, body, seconds) if is_address(target) else _run(shlex.split(target), body, seconds)
+    if failure:
+        raise HookError(f"The {failure}. The run's page in the Dagster UI shows the failure.")
 
 
 class _Stay(urllib.request.HTTPRedirectHandler):
@@ -88,7 +81,7 @@ class _Stay(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _post(url: str, body: bytes, seconds: float) -> None:
+def _post(url: str, body: bytes, seconds: float) -> str | None:
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"})  # noqa: S310 - http(s), by the setting
     outcome: list[str] = []
     late = f"no response within {seconds:g} seconds"
@@ -107,14 +100,11 @@ def _post(url: str, body: bytes, seconds: float) -> None:
     thread = threading.Thread(target=send, name="failure-hook", daemon=True)
     thread.start()
     thread.join(seconds)
-    if not outcome or outcome[0]:
-        raise HookError(
-            f"The address in WME_ON_FAILURE did not accept the report ({outcome[0] if outcome else late}). The run's "
-            "page in the Dagster UI shows the failure."
-        )
+    why = outcome[0] if outcome else late
+    return f"address in WME_ON_FAILURE did not accept the report ({why})" if why else None
 
 
-def _run(words: list[str], body: bytes, seconds: float) -> None:
+def _run(words: list[str], body: bytes, seconds: float) -> str | None:
     environ = {name: value for name, value in os.environ.items() if name not in _SECRETS}
     try:
         process = subprocess.Popen(  # noqa: S603 - the operator's own program
@@ -126,10 +116,7 @@ def _run(words: list[str], body: bytes, seconds: float) -> None:
             start_new_session=True,
         )
     except OSError as error:
-        raise HookError(
-            f"The program in WME_ON_FAILURE could not be started ({error.strerror}). The run's page in the Dagster UI "
-            "shows the failure."
-        ) from None
+        return f"program in WME_ON_FAILURE could not be started ({error.strerror})"
     try:
         process.communicate(body, timeout=seconds)
         why = f"exit code {process.returncode}" if process.returncode else ""
@@ -138,7 +125,4 @@ def _run(words: list[str], body: bytes, seconds: float) -> None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # also kills the program's child processes
         process.wait()
-    if why:
-        raise HookError(
-            f"The program in WME_ON_FAILURE failed ({why}). The run's page in the Dagster UI shows the failure."
-        )
+    return f"program in WME_ON_FAILURE failed ({why})" if why else None

@@ -84,8 +84,7 @@ def _missing(
     now = datetime.now(UTC)
     missing = discovery.missing_now(now, enterprise, warehouse, dataset)
     keys = [prefix.key(key) for key in layers.keys(dataset)]
-    key = keys[-1]
-    partitions = context.repository_def.asset_graph.get(key).partitions_def if context.repository_def else None
+    partitions = context.repository_def.asset_graph.get(keys[-1]).partitions_def if context.repository_def else None
     # the operator might have set a first hour that is later than the service's oldest hour
     missing = [hour for hour in missing if partitions is None or partitions.has_partition_key(key_of(hour))]
     if not missing:
@@ -99,17 +98,12 @@ def _missing(
         wanted = discovery.published(wanted, client, now, dataset)
     if not wanted:
         return "The service has not published the newest hours yet. The next evaluation checks again."
-    # if only one dataset is mirrored, select no assets, which means all assets of the job
-    mirrored = [one for one in datasets(Family.HOURLY) if enterprise.scope_of(one)]
-    selection = keys if len(mirrored) > 1 else None
     return [
         dg.RunRequest(
             # the key only has to distinguish evaluations, because hours in progress are not requested
-            run_key=" ".join(
-                [key_of(first), key_of(last), f"{now:%Y-%m-%dT%H:%M}", *([dataset.name] if selection else [])]
-            ),
+            run_key=f"{key_of(first)} {key_of(last)} {now:%Y-%m-%dT%H:%M} {dataset.name}",
             tags={RunTag.RANGE_START: key_of(first), RunTag.RANGE_END: key_of(last)},
-            asset_selection=selection,
+            asset_selection=keys,
         )
         for first, last in discovery.spans(wanted)
     ]
@@ -270,16 +264,12 @@ def end_killed_runs(context: dg.SensorEvaluationContext, prefix: Prefix) -> dg.S
     origin, repository = context.code_location_origin, context.repository_def
     # in another project, only jobs of this package use the executor that records a run's process
     ended = processes.end_killed(context.instance, None if origin is None else origin.location_name, prefix.name(""))
-    again = [
-        _again(run, repository.get_job(run.job_name))
-        for run in processes.wanted_again(context.instance)
-        if repository is not None and repository.has_job(run.job_name)
-    ]
-    again = [
-        request
-        for request in again
-        if not context.instance.get_runs(dg.RunsFilter(tags={RunTag.RUN_KEY: str(request.run_key)}), limit=1)
-    ]
+    again = []
+    for run in processes.wanted_again(context.instance):
+        key = f"again {run.run_id}"
+        is_requested = context.instance.get_runs(dg.RunsFilter(tags={RunTag.RUN_KEY: key}), limit=1)
+        if not is_requested and repository is not None and repository.has_job(run.job_name):
+            again.append(_again(key, run, repository.get_job(run.job_name)))
     if again:
         return dg.SensorResult(run_requests=again)
     if ended:
@@ -287,9 +277,9 @@ def end_killed_runs(context: dg.SensorEvaluationContext, prefix: Prefix) -> dg.S
     return dg.SkipReason("Every run in progress has a process.")
 
 
-def _again(run: dg.DagsterRun, job: dg.JobDefinition) -> dg.RunRequest:
+def _again(key: str, run: dg.DagsterRun, job: dg.JobDefinition) -> dg.RunRequest:
     return dg.RunRequest(
-        run_key=f"again {run.run_id}",
+        run_key=key,
         tags={name: value for name, value in run.tags.items() if name in _KEPT_TAGS},
         partition_key=run.tags.get(RunTag.PARTITION),
         # an empty selection means all assets of the job, as in runs that commands start
@@ -337,22 +327,19 @@ def _sentence_of(event: dg.DagsterEvent) -> str:
     return "" if error is None else error.message.strip()
 
 
-def carry_to(layer: str, what: str, prefix: Prefix) -> dg.AutomationConditionSensorDefinition:
-    """Build the sensor that materializes a layer's assets after their upstream layer (see `assets.layers`)."""
-    return dg.AutomationConditionSensorDefinition(
-        prefix.name(f"carry_to_{layer}"),
-        target=dg.AssetSelection.groups(prefix.name(layer)),
-        description=f"{what} if only the upstream layer was materialized. Runs that include all layers do not trigger "
-        "this sensor. The sensor is off by default.",
-    )
-
-
 def build_sensors(settings: Settings, offered: Collection[Dataset], prefix: Prefix) -> list[dg.SensorDefinition]:
     return [
         discover_hours(prefix),
         *(discover_snapshots(one, prefix) for one in datasets(Family.SNAPSHOT) if one in offered),
-        carry_to("lake", "Converts new archives", prefix),
-        carry_to("warehouse", "Loads new lake files", prefix),
+        *(
+            dg.AutomationConditionSensorDefinition(
+                prefix.name(f"carry_to_{layer}"),
+                target=dg.AssetSelection.groups(prefix.name(layer)),
+                description=f"{what} if only the upstream layer was materialized. Runs that include all layers do not "
+                "trigger this sensor. The sensor is off by default.",
+            )
+            for layer, what in (("lake", "Converts new archives"), ("warehouse", "Loads new lake files"))
+        ),
         publish_pending(prefix),
         keep_streaming(prefix),
         end_killed_runs(prefix),

@@ -66,12 +66,11 @@ class Unargued(click.Command):
 
 def secrets(*wanted: Wanted, stdin: bool) -> list[str]:
     """Collect passwords and codes in the order of their prompts, from variables, standard input or the terminal."""
-    found = [os.environ.get(one.variable, "") for one in wanted]
+    found = {one: os.environ.get(one.variable, "") for one in wanted}
     if stdin:
-        open_places = [place for place, value in enumerate(found) if not value]
-        for place, line in zip(open_places, _lines([wanted[place] for place in open_places]), strict=True):
-            found[place] = line
-    return [value or _typed(one) for one, value in zip(wanted, found, strict=True)]
+        missing = [one for one, value in found.items() if not value]
+        found |= zip(missing, _lines(missing), strict=True)
+    return [value or _typed(one) for one, value in found.items()]
 
 
 def _lines(wanted: list[Wanted]) -> list[str]:

@@ -6,6 +6,7 @@ The implementation is in `pipelines/report`, `pipelines/operations/rebuild.py` a
 from __future__ import annotations
 
 import csv
+import functools
 import json
 import sys
 from datetime import UTC, date, datetime, time
@@ -22,6 +23,10 @@ from resources.formatting import counted, size_text, value_text
 from resources.settings import Settings, read_data
 from resources.settings import read as read_settings
 from resources.warehouse import Warehouse
+
+_output_option = functools.partial(
+    click.option, "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE"
+)
 
 
 @click.command()
@@ -57,12 +62,7 @@ def status(*, count: int, check: bool, quiet: bool, as_json: bool) -> None:
 
 
 @click.command()
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write the metrics atomically to FILE instead of printing them.",
-)
+@_output_option(help="Write the metrics atomically to FILE instead of printing them.")
 @hours_option
 def metrics(*, output: Path | None, count: int) -> None:
     """Print the figures from `wme status` in Prometheus text format."""
@@ -80,12 +80,7 @@ def metrics(*, output: Path | None, count: int) -> None:
 
 
 @click.command(cls=terminal.Writing)
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="File to write.  [default: report.html in the data folder]",
-)
+@_output_option(help="File to write.  [default: report.html in the data folder]")
 @click.option("--open", "is_shown", is_flag=True, help="Open the page in a browser.")
 def report(*, output: Path | None, is_shown: bool) -> None:
     """Write a self-contained HTML page about the mirror. Browsers can display the page offline."""
@@ -272,7 +267,7 @@ def _retry(settings: Settings, selection: Any, *, dry_run: bool) -> None:
         # count per hour and snapshot, because a newer converter can reject records for another reason
         before = rejected.count(warehouse, planned.parts)
         with terminal.progress():
-            done = rejected.retry(settings, planned, engine=terminal.terminal_engine(settings))
+            done = rejected.rebuild(settings, planned.parts, engine=terminal.terminal_engine(settings))
         obstacles += done.failures
         after = rejected.count(warehouse, planned.parts)
         gained = max(before - after, 0)

@@ -16,7 +16,7 @@ from pipelines.cli import terminal
 from pipelines.cli.terminal import HOUR, DatasetName, quiet_option
 from resources import connection, datasets
 from resources.datasets import Dataset, Family
-from resources.enterprise import EnterpriseClient
+from resources.enterprise import EnterpriseClient, SnapshotPlan
 from resources.enterprise.errors import UnreachableError
 from resources.formatting import counted, hour_text, size_text
 from resources.lake import Layout
@@ -28,6 +28,7 @@ from resources.warehouse.read import coverage
 from resources.warehouse.records import SummaryRow
 
 if TYPE_CHECKING:
+    from assets.steps.hour import Plan
     from pipelines.operations.run import RunReport
 
 
@@ -173,7 +174,8 @@ def run(
             if with_lacking:
                 lacking = pending.lacking_hours(settings, hours[-1], datetime.now(UTC))
                 hours = sorted({*hours, *lacking})
-            _show_dry_run(pending.dry_run(hours, missing, client, settings))
+            is_due = pending.reference_due(Layout(settings.data), datetime.now(UTC))
+            _show_dry_run(*pending.plans(hours, missing, client, settings), with_lists=is_due)
         if with_lacking and any(missing.values()):
             terminal.say(
                 "Hours after a new snapshot's export are also fetched if the service still retains these hours."
@@ -206,19 +208,27 @@ def report_lake(settings: Settings, report: RunReport) -> None:
         )
 
 
-def _show_dry_run(plan: Any) -> None:
-    found = [(p, hour_text(p.hour), r, r.approximate_bytes, r in p.missing) for p in plan.plans for r in p.wanted]
-    found += [(p, "snapshot", p.snapshot, p.size_bytes, bool(p.missing)) for p in plan.snapshots]
+def _show_dry_run(hourly: list[Plan], snapshots: list[SnapshotPlan], *, with_lists: bool) -> None:
+    """Print the files that a run would fetch, and their cost. Hourly files and reference lists cost no quota."""
+    from assets.steps.hour import DISK_FACTOR
+
+    found: list[Any] = [
+        (p, hour_text(p.hour), r, r.approximate_bytes, r in p.missing) for p in hourly for r in p.wanted
+    ]
+    found += [(p, "snapshot", p.snapshot, p.size_bytes, bool(p.missing)) for p in snapshots]
     rows = [
         (p.dataset.name, hour, record.project_id, record.namespace_id, size, "yes" if is_missing else "no")
         for p, hour, record, size, is_missing in found
     ]
     terminal.show(("table", "hour (UTC)", "project", "namespace", "bytes", "to fetch"), rows, varying=("table",))
-    lists = " and the reference lists" if plan.reference_due else ""
+    lists = " and the reference lists" if with_lists else ""
+    every: list[Plan | SnapshotPlan] = [*hourly, *snapshots]
+    file_count, byte_count = sum(len(plan.missing) for plan in every), sum(plan.missing_bytes for plan in every)
+    disk_bytes = sum(plan.missing_bytes for plan in hourly) * DISK_FACTOR + sum(plan.disk_bytes for plan in snapshots)
+    unit_count = sum(plan.unit_count for plan in snapshots)
     terminal.OUT.print(
-        f"To fetch: {counted(plan.file_count, 'file')}, {plan.byte_count / 1e9:.3f} GB{lists}; "
-        f"{counted(plan.quota_units, 'quota unit')}. "
-        f"Disk space needed: about {plan.disk_bytes / 1e9:.3f} GB. Nothing was fetched."
+        f"To fetch: {counted(file_count, 'file')}, {byte_count / 1e9:.3f} GB{lists}; "
+        f"{counted(unit_count, 'quota unit')}. Disk space needed: about {disk_bytes / 1e9:.3f} GB. Nothing was fetched."
     )
 
 

@@ -105,8 +105,8 @@ def hush(*, answers: bool, progress: bool) -> None:
 
 
 class _BarTask:
-    def __init__(self, progress: Progress, task: TaskID, unit: str) -> None:
-        self._progress, self._task, self._unit = progress, task, unit
+    def __init__(self, progress: Progress, task: TaskID) -> None:
+        self._progress, self._task = progress, task
 
     def advance(self, done: float) -> None:
         self._progress.advance(self._task, done)
@@ -123,7 +123,7 @@ class BarReporter:
 
     def start(self, label: str, total: float, unit: str) -> Task:
         task = self._progress.add_task(printable(label), total=max(total, 1), size=amount_text(total, unit))
-        return _BarTask(self._progress, task, unit)
+        return _BarTask(self._progress, task)
 
 
 _current: list[Reporter] = []
@@ -287,10 +287,7 @@ _SANDBOX = "the built-in sandbox (synthetic pages; to use an account, set WME_US
 
 
 class Writing(click.Command):
-    """Command that first prints its service and folder to standard error.
-
-    `only` is the name of an option that enables this output.
-    """
+    """Command that first prints its service and folder to standard error, if the option `only` is set or None."""
 
     def __init__(self, *arguments: Any, only: str | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)

@@ -1,14 +1,11 @@
 """Backups of a mirror that is in use.
 
-A backup contains data that cannot be recreated quickly: the build file, the lake, the archive, Dagster's history, and
-the service's address. The build file is a consistent copy that lists the loaded files. Lake and archive files never
-change, and no file is removed during a backup. The build file is copied first, so every file in its ledger still exists
-when the backup reaches that file. Files that appear later belong to the next backup. Secrets (tokens), locks,
-unfinished files and the published file are skipped. A restore creates the published file from the build file.
+Lake and archive files never change, and no file is removed during a backup. The build file is copied first, so every
+file in its ledger still exists when the backup reaches that file. Tokens, locks, unfinished files and the published
+file are skipped. A restore creates the published file from the build file.
 
-If the process is killed, complete backups remain intact, and the next call reuses the verified files in the unfinished
-backup. All files are synced once at the end. If a power failure damages files before the sync, the next call finds the
-damage by comparing digests.
+The next call reuses the files of a killed backup. All files are synced once at the end. If a power failure damages
+files before the sync, the next call finds the damage by comparing digests.
 """
 
 from __future__ import annotations
@@ -27,7 +24,7 @@ from urllib.parse import quote
 
 from resources import backup as store
 from resources import files
-from resources.backup import SUMS, UNFINISHED, Backup, BackupError, Listing, Source, completed, link, walk
+from resources.backup import SUMS, UNFINISHED, Backup, BackupError, Listing, Source, completed, link, newest_in, walk
 from resources.data_folder import copying, origin_of
 from resources.datasets.paths import ARCHIVE
 from resources.engine import Reporter
@@ -68,11 +65,9 @@ class Plan:
 
 @dataclass
 class Taken:
-    """A finished backup.
+    """A finished backup, the removed older backups, and sentences about files that are missing from the backup.
 
-    `gone` contains, by top-level folder, the number of files that the previous backup contains but the data folder does
-    not. `removed` lists the older backups that were removed. `problems` describes files that are missing from the
-    backup.
+    `gone` counts the files that only the previous backup contains, by top-level folder.
     """
 
     backup: Backup
@@ -97,7 +92,7 @@ def plan(data: files.StrPath, destination: files.StrPath) -> Plan:
         raise BackupError(
             f"{destination} is not a folder. Nothing was copied. Specify a folder. A missing folder is created."
         )
-    newest, found = _newest(destination), Plan()
+    newest, found = newest_in(destination), Plan()
     for source in _sources(data, []):
         if newest is not None and source.is_same(newest.path / source.name):
             found.linked_count += 1
@@ -115,9 +110,7 @@ def take(
     keep: int | None = None,
     now: datetime | None = None,
 ) -> Taken:
-    """Create a backup, or resume a killed backup.
-
-    Loads, compactions, publications and the stream continue during the backup.
+    """Create a backup while loads, compactions, publications and the stream continue, or resume a killed backup.
 
     The destination must be outside the data folder and contain backups of only one service. `keep` is the number of
     complete backups to retain, including the new backup, or None to retain all backups. If the new backup has problems,
@@ -129,7 +122,7 @@ def take(
         WarehouseBusyError: Another process kept the warehouse locked until the timeout.
     """
     data, destination = Path(data), Path(destination)
-    planned, service, newest = plan(data, destination), origin_of(data) or "unknown", _newest(destination)
+    planned, service, newest = plan(data, destination), origin_of(data) or "unknown", newest_in(destination)
     if newest is not None and newest.service != service:
         raise BackupError(
             f"{destination} contains backups of a mirror of {newest.service}, but this mirror uses {service}. Nothing "
@@ -169,11 +162,6 @@ def take(
     # an older backup may contain the files that are missing here
     removed = [] if keep is None or problems else remove_older(destination, keep)
     return Taken(store.find(target), planned, known.skipped, removed, problems)
-
-
-def _newest(destination: Path) -> Backup | None:
-    found = completed(destination)
-    return found[-1] if found else None
 
 
 def _name(now: datetime, newest: Backup | None) -> str:
@@ -284,10 +272,7 @@ def _copied(source: Source, target: Path, advance: Callable[[float], None]) -> s
 
 
 def _prune(unfinished: Path, data: Path) -> int:
-    """Remove a killed backup's files that the data folder no longer contains, and return the size of the others.
-
-    Links are removed as well, because a write to a link would change its target.
-    """
+    """Remove links, and files that the data folder no longer contains. Return the size of the remaining files."""
     size = 0
     for place, folders, names in os.walk(unfinished):
         for path in (Path(place, name) for name in (*folders, *names)):
@@ -301,10 +286,9 @@ def _prune(unfinished: Path, data: Path) -> int:
 
 
 def remove_older(destination: Path, keep: int) -> list[Path]:
-    """Remove all but the newest `keep` complete backups, and return the removed folders.
+    """Remove all but the newest `keep` complete backups, and the remains of a killed removal. Return the folders.
 
-    This function also completes an earlier removal that was killed. Files that the remaining backups share are
-    preserved by hard links. Damaged backups and unrelated folders are not removed.
+    Damaged backups and unrelated folders are not removed.
     """
     found = completed(destination)
     older = [backup.path for backup in found[: max(0, len(found) - keep)]]

@@ -49,17 +49,17 @@ class Remains:
 
 def survey(settings: Settings, project: str) -> Remains:
     """Find a project's data in the warehouse, the archive and the lake, without changing anything."""
-    layout, warehouse = Layout(settings.data), _warehouse(settings)
+    layout, warehouse = Layout(settings.data), Warehouse(settings.data, storage_version=settings.storage_version)
     built = warehouse.build_path.exists()
     # match names that begin with the project's identifier. A leading dot marks an unfinished file
     its = re.compile(rf"\.?{re.escape(project)}_namespace_\d+([._].*)?")
-    lake = tuple(path for path in _files(layout.lake) if _is_of(path, layout.lake, its))
+    lake = _files(layout.lake, its)
     lists = [
         path
         for dataset in datasets.datasets(Family.HOURLY)
         for path in _lists(layout, its, dataset, warehouse.hours_of_others(project, dataset) if built else frozenset())
     ]
-    archive = (*lists, *(p for p in _files(layout.archive) if _is_of(p, layout.archive, its)))
+    archive = (*lists, *_files(layout.archive, its))
     partitions: tuple[tuple[str, str], ...] = ()
     if settings.dagster_home.exists():
         with instances.opened(settings.dagster_home) as instance:
@@ -82,9 +82,7 @@ def survey(settings: Settings, project: str) -> Remains:
 
 
 def drop_project(settings: Settings, project: str) -> Remains:
-    """Remove all of a project's data, publish, and return an overview of the removed data.
-
-    The same call resumes a killed removal.
+    """Remove all of a project's data, publish, and return an overview. The same call resumes a killed removal.
 
     The project's rows in compacted files are masked until a compaction removes them (see `Remains.dropped_in`). Readers
     of an older published file immediately lose access to the project's page text.
@@ -100,7 +98,7 @@ def drop_project(settings: Settings, project: str) -> Remains:
             f"{project} is in WME_PROJECTS, so the next run would load the project again. Nothing was removed. Remove "
             f"{project} from WME_PROJECTS, including for Dagster, then run the command again."
         )
-    layout, warehouse = Layout(settings.data), _warehouse(settings)
+    layout, warehouse = Layout(settings.data), Warehouse(settings.data, storage_version=settings.storage_version)
     found = survey(settings, project)
     if not found:
         return found
@@ -125,16 +123,10 @@ def drop_project(settings: Settings, project: str) -> Remains:
     return found
 
 
-def _warehouse(settings: Settings) -> Warehouse:
-    return Warehouse(settings.data, storage_version=settings.storage_version)
-
-
-def _files(root: Path) -> Iterator[Path]:
-    return (path for path in sorted(root.rglob("*")) if path.is_file())
-
-
-def _is_of(path: Path, root: Path, its: re.Pattern[str]) -> bool:
-    return any(its.fullmatch(part) for part in path.relative_to(root).parts)
+def _files(root: Path, its: re.Pattern[str]) -> tuple[Path, ...]:
+    """Return the files with a matching name, or in a folder with a matching name."""
+    found = (path for path in sorted(root.rglob("*")) if any(map(its.fullmatch, path.relative_to(root).parts)))
+    return tuple(path for path in found if path.is_file())
 
 
 def _lists(layout: Layout, its: re.Pattern[str], dataset: Dataset, shared: frozenset[datetime]) -> Iterator[Path]:

@@ -1,13 +1,8 @@
-"""A run's pending work and its cost.
-
-Pending work consists of snapshots to fetch, missing hours, and archives that are not loaded. No
-function in this module writes data, so dry runs call the same functions.
-"""
+"""A run's pending work (snapshots to fetch, missing hours, and archives that are not loaded) and its cost."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from assets.layers import HOUR
@@ -119,54 +114,19 @@ def reference_due(layout: Layout, now: datetime) -> bool:
     return False
 
 
-@dataclass(frozen=True)
-class DryRun:
-    """Files that a run would fetch. Each snapshot file costs one quota unit. All other files cost no units."""
-
-    plans: tuple[batches.Plan, ...]
-    snapshots: tuple[SnapshotPlan, ...]
-    reference_due: bool
-
-    @property
-    def _plans(self) -> tuple[batches.Plan | SnapshotPlan, ...]:
-        return (*self.plans, *self.snapshots)
-
-    @property
-    def quota_units(self) -> int:
-        """Number of snapshot and chunk units that the run would use."""
-        return sum(plan.unit_count for plan in self.snapshots)
-
-    @property
-    def file_count(self) -> int:
-        return sum(len(plan.missing) for plan in self._plans)
-
-    @property
-    def byte_count(self) -> int:
-        """Approximate number of bytes to fetch. The service rounds sizes to 500 bytes."""
-        return sum(plan.missing_bytes for plan in self._plans)
-
-    @property
-    def disk_bytes(self) -> int:
-        """Approximate disk space in bytes that the archive and the lake need in total."""
-        hours = int(sum(plan.missing_bytes for plan in self.plans) * batches.DISK_FACTOR)
-        return hours + sum(plan.disk_bytes for plan in self.snapshots)
-
-
-def dry_run(
+def plans(
     hours: Iterable[datetime], snapshots: Mapping[Dataset, Iterable[str]], client: EnterpriseClient, settings: Settings
-) -> DryRun:
+) -> tuple[list[batches.Plan], list[SnapshotPlan]]:
     """Plan the hours of every mirrored dataset and the given snapshots, without fetching anything."""
     layout = Layout(settings.data)
-    return DryRun(
-        tuple(
-            batches.plan_hour(hour, client, layout, settings.scope_of(dataset), dataset)
-            for hour in hours
-            for dataset in filter(settings.scope_of, datasets.datasets(Family.HOURLY))
-        ),
-        tuple(
-            snapshot_sets.plan_snapshot(name, client, layout, 0, dataset)
-            for dataset, names in snapshots.items()
-            for name in names
-        ),
-        reference_due(layout, datetime.now(UTC)),
-    )
+    hourly = [
+        batches.plan_hour(hour, client, layout, settings.scope_of(dataset), dataset)
+        for hour in hours
+        for dataset in filter(settings.scope_of, datasets.datasets(Family.HOURLY))
+    ]
+    planned = [
+        snapshot_sets.plan_snapshot(name, client, layout, 0, dataset)
+        for dataset, names in snapshots.items()
+        for name in names
+    ]
+    return hourly, planned

@@ -1,12 +1,10 @@
 """Verify lake files, rebuild the lake and the warehouse from the archive, and handle rejected records.
 
 A rebuild skips files that are already converted and loaded. The same call therefore resumes a killed rebuild, and
-leaves a complete mirror unchanged. The service is not contacted. Dagster's history is not changed, because its
-materializations are valid again after the rebuild.
+leaves a complete mirror unchanged. The service is not contacted.
 
 Retrying rejected records converts their archives again. A retry adds rows only if the converter has changed since the
-records were rejected. Lake files are never overwritten, because their names contain a digest of the archive, the tables
-and the converter.
+records were rejected.
 """
 
 from __future__ import annotations
@@ -293,11 +291,6 @@ def plan_retry(settings: Settings, selection: Selection) -> Retry:
             found.unavailable.append(path)
             found.unavailable_count += line_count
     return found
-
-
-def retry(settings: Settings, planned: Retry, **overrides: Any) -> Rebuilt:
-    """Convert the planned archives again, load changed rows, and publish. The service is not contacted."""
-    return rebuild(settings, planned.parts, **overrides)
 
 
 def count(warehouse: Warehouse, parts: Iterable[Part]) -> int:

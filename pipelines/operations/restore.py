@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -119,11 +120,12 @@ def _check_empty(backup: Backup, data: Path) -> None:
             f"The data folder {data} is not empty. Nothing was changed. Backups are restored only into an empty "
             "folder. Set WME_DATA to another folder, or move the files to another location."
         )
-    for path in store.irregular(data):
-        raise BackupError(
-            f"{path} is neither a file nor a folder, so it was not created by a restore. Nothing was changed. Set "
-            "WME_DATA to an empty folder."
-        )
+    for path in data.rglob("*"):
+        if stat.S_IFMT(path.lstat().st_mode) not in {stat.S_IFREG, stat.S_IFDIR}:
+            raise BackupError(
+                f"{path} is neither a file nor a folder, so it was not created by a restore. Nothing was changed. Set "
+                "WME_DATA to an empty folder."
+            )
 
 
 def _restore_files(backup: Backup, data: Path, advance: Callable[[float], None]) -> Restored:

@@ -1,15 +1,11 @@
-"""The main job, which fetches reference lists, snapshots and the newest hours, then publishes them.
-
-The same jobs run on a schedule and in the Dagster UI. Here, the jobs run in this process and use the data folder's
-Dagster instance.
-"""
+"""The main job, which runs Dagster's jobs for lists, snapshots, hours and the publication in this process."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -21,7 +17,6 @@ from assets.describe import WORKED_AT
 from assets.layers import HOUR, RunTag, hour_of, key_of
 from assets.published import KEY as PUBLISHED
 from assets.published import REPAIRED, WHEN_DUE
-from pipelines import gc_during_import
 from pipelines.automation import jobs
 from pipelines.definitions import build_defs, first_hour
 from pipelines.operations import pending
@@ -34,8 +29,6 @@ from resources.formatting import counted, hour_text
 from resources.lake import Layout
 from resources.settings import Settings, SettingsError
 from resources.warehouse import WarehouseBusyError
-
-gc_during_import.keep()
 
 #: First and maximum delay in seconds between two attempts to reach a host. The delay doubles after each attempt.
 WAIT_SECONDS = (1.0, 60.0)
@@ -62,16 +55,11 @@ class RunReport:
     repaired: str = ""
 
 
-def _quiet(_context: dg.InitLoggerContext) -> logging.Logger:
-    """Create a logger without handlers, because the instance stores every event."""
-    logger = logging.getLogger("pipelines.quiet")
-    logger.propagate = False
-    logger.addHandler(logging.NullHandler())
-    return logger
-
-
+_nowhere = logging.getLogger("pipelines.quiet")
+_nowhere.propagate = False
+_nowhere.addHandler(logging.NullHandler())
 #: Logger that replaces Dagster's console log, because commands report runs in tables and sentences.
-QUIET = dg.LoggerDefinition(_quiet)
+QUIET = dg.LoggerDefinition(lambda _: _nowhere)
 
 
 def newest_hours(client: EnterpriseClient, count: int, now: datetime, dataset: Dataset) -> list[datetime]:
@@ -81,15 +69,13 @@ def newest_hours(client: EnterpriseClient, count: int, now: datetime, dataset: D
     NotPublishedYet if none of the last six hours has been published.
     """
     newest = last_complete_hour(now)
-    for back in range(6):
-        try:
-            client.hours.listing(newest - back * HOUR, dataset)
-        except NotPublishedYet:
-            if back == 5:
-                raise
-        else:
-            newest -= back * HOUR
+    for _ in range(5):
+        with suppress(NotPublishedYet):
+            client.hours.listing(newest, dataset)
             break
+        newest -= HOUR
+    else:
+        client.hours.listing(newest, dataset)
     return [newest - back * HOUR for back in reversed(range(count))]
 
 
@@ -143,18 +129,17 @@ def run(
             f"{hour_text(hours[0])} UTC is before {hour_text(first)}, the mirror's first hour. Nothing was done. "
             "Choose later hours. If older hours are archived, set WME_FIRST_HOUR."
         )
-    defs = _defs(settings, hours, **overrides)
     if refresh_reference is None:
         refresh_reference = pending.reference_due(Layout(settings.data), datetime.now(UTC))
-    with _run_here(settings) as here:
+    with _run_here(settings, hours, **overrides) as here:
         # do not send a refused password again, which can lock the account, and do not wait twice for a lock
         if refresh_reference:
             say("Reference lists")
-            here.execute(defs, jobs.REFERENCE)
+            here.execute(jobs.REFERENCE)
         for dataset, identifier in ((one, name) for one, names in (snapshots or {}).items() for name in names):
             if not here.report.unavailable:
                 say(f"Snapshot {identifier} ({dataset.name})")
-                here.load_snapshot(defs, dataset, identifier)
+                here.load_snapshot(dataset, identifier)
         if "warehouse" in here.report.unavailable:
             return here.report
         try:
@@ -163,22 +148,22 @@ def run(
                 here.report.failures += unreadable
                 for identifier in identifiers:
                     say(f"Snapshot {identifier} ({dataset.name}), from the archive")
-                    here.load_snapshot(defs, dataset, identifier, selection=layers.keys(dataset)[1:])
+                    here.load_snapshot(dataset, identifier, selection=layers.keys(dataset)[1:])
             needed = hours and with_lacking and "warehouse" not in here.report.unavailable
             lacking = pending.lacking_hours(settings, hours[-1], datetime.now(UTC)) if needed else ()
             here.report.hours = sorted({*hours, *(hour for hour in lacking if hour >= first)})
             for span in pending.spans(here.report.hours):
                 if not here.report.unavailable:
                     say(_text(span))
-                    here.execute(defs, jobs.HOURS, _range(span))
+                    here.execute(jobs.HOURS, _range(span))
             for dataset in filter(settings.scope_of, datasets.datasets(Family.HOURLY)):
                 if "warehouse" not in here.report.unavailable:
                     archived = {*pending.archived_hours(dataset, settings)} - {*here.report.hours}
                     for span in pending.spans(archived):
                         say(f"{_text(span)} ({dataset.name}), from the archive")
-                        here.execute(defs, jobs.HOURS, _range(span), selection=layers.keys(dataset)[1:])
+                        here.execute(jobs.HOURS, _range(span), selection=layers.keys(dataset)[1:])
             say("Current articles and the published file")
-            here.execute(defs, jobs.PUBLISH, WHEN_DUE)
+            here.execute(jobs.PUBLISH, WHEN_DUE)
         except WarehouseBusyError as error:
             here.report.failures.append(str(error))
             here.report.unavailable.add("warehouse")
@@ -187,48 +172,36 @@ def run(
 
 def publish(settings: Settings, **overrides: Any) -> RunReport:
     """Apply pending hours and snapshots to the current articles, and publish even if no publication is due."""
-    defs = _defs(settings, **overrides)
-    with _run_here(settings) as here:
-        here.execute(defs, jobs.PUBLISH)
+    with _run_here(settings, **overrides) as here:
+        here.execute(jobs.PUBLISH)
     return here.report
 
 
 def look_up(settings: Settings, **overrides: Any) -> RunReport:
     """Look up watched and uncertain pages within the day's budget, and publish if due."""
-    defs = _defs(settings, **overrides)
-    with _run_here(settings) as here:
-        here.execute(defs, jobs.LOOKUPS)
-        here.execute(defs, jobs.PUBLISH, WHEN_DUE)
+    with _run_here(settings, **overrides) as here:
+        here.execute(jobs.LOOKUPS)
+        here.execute(jobs.PUBLISH, WHEN_DUE)
     return here.report
 
 
 def _range(hours: Sequence[datetime]) -> dict[str, str]:
-    return {
-        RunTag.RANGE_START: key_of(hours[0]),
-        RunTag.RANGE_END: key_of(hours[-1]),
-    }
+    return {RunTag.RANGE_START: key_of(hours[0]), RunTag.RANGE_END: key_of(hours[-1])}
 
 
 def _text(span: Sequence[datetime]) -> str:
     return f"Hours {hour_text(span[0])} to {hour_text(span[-1])} UTC"
 
 
-def _defs(settings: Settings, hours: Sequence[datetime] = (), **overrides: Any) -> dg.Definitions:
-    """Build definitions whose runs print no output."""
-    return build_defs(settings, asked=hours, all_datasets=True, loggers={"quiet": QUIET}, **overrides)
-
-
 class _Here:
     """Runner that executes jobs one after another in this process and collects their results in a report."""
 
-    def __init__(self, instance: dg.DagsterInstance, mark: Mapping[str, str]) -> None:
-        self.instance = instance
+    def __init__(self, defs: dg.Definitions, instance: dg.DagsterInstance, mark: Mapping[str, str]) -> None:
         self.report = RunReport()
-        self._mark = mark
+        self._defs, self._instance, self._mark = defs, instance, mark
 
     def execute(
         self,
-        defs: dg.Definitions,
         job: str,
         tags: Mapping[str, str] | None = None,
         *,
@@ -238,8 +211,8 @@ class _Here:
         """Run one job, or only the assets in `selection`, and add durations and failures to the report."""
         if "warehouse" in self.report.unavailable:
             return
-        result = defs.resolve_job_def(job).execute_in_process(
-            instance=self.instance,
+        result = self._defs.resolve_job_def(job).execute_in_process(
+            instance=self._instance,
             tags={**self._mark, **(tags or {})},
             raise_on_error=False,
             asset_selection=selection,
@@ -287,18 +260,17 @@ class _Here:
             sentences.append(f"The job {job} failed before its first step. Dagster's run history contains the run.")
         self.report.failures += [sentence for sentence in sentences if sentence not in self.report.failures]
 
-    def load_snapshot(
-        self, defs: dg.Definitions, dataset: Dataset, name: str, *, selection: Sequence[dg.AssetKey] | None = None
-    ) -> None:
-        self.instance.add_dynamic_partitions(dataset.archive, [name])
-        self.execute(defs, dataset.archive, selection=selection, partition_key=name)
+    def load_snapshot(self, dataset: Dataset, name: str, *, selection: Sequence[dg.AssetKey] | None = None) -> None:
+        self._instance.add_dynamic_partitions(dataset.archive, [name])
+        self.execute(dataset.archive, selection=selection, partition_key=name)
 
 
 @contextmanager
-def _run_here(settings: Settings) -> Iterator[_Here]:
-    """Tag the block's runs with this process, so that they are not mistaken for killed runs."""
+def _run_here(settings: Settings, hours: Sequence[datetime] = (), **overrides: Any) -> Iterator[_Here]:
+    """Tag the block's runs with this process, so that they are not mistaken for killed runs. The runs print nothing."""
+    defs = build_defs(settings, asked=hours, all_datasets=True, loggers={"quiet": QUIET}, **overrides)
     with processes.opened(settings.dagster_home) as instance, processes.under_way(instance) as mark:
-        yield _Here(instance, mark)
+        yield _Here(defs, instance, mark)
 
 
 def outlast(

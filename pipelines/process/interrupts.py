@@ -29,10 +29,7 @@ _ending = threading.Lock()
 
 
 def watch(tidy_seconds: float = TIDY_SECONDS) -> None:
-    """End the process on a signal with exit code 128 + signal number. Call this function once, from the main thread.
-
-    A cleanup that takes longer than `tidy_seconds` is abandoned.
-    """
+    """End the process on a signal with exit code 128 + signal number. Call this function once, from the main thread."""
     # signals that `nohup` or a script with background jobs has ignored remain ignored
     numbers = {number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN}
     # also block ignored signals, because Dagster installs its own handler during a run
@@ -45,10 +42,7 @@ def watch(tidy_seconds: float = TIDY_SECONDS) -> None:
 
 @contextmanager
 def tidied(tidy: Callable[[], object]) -> Iterator[None]:
-    """Call `tidy` from another thread if a signal ends the process while the block is running.
-
-    `tidy` must return within a few seconds.
-    """
+    """Call `tidy`, which must be quick, in another thread if a signal ends the process while the block is running."""
     _tidying.append(tidy)
     try:
         yield
@@ -77,10 +71,7 @@ def _tidy(code: int) -> None:
 
 
 class _Screen:
-    """Standard error and the terminal's initial state.
-
-    The state is restored at exit, because a password prompt can disable echo.
-    """
+    """Standard error and the terminal's initial state, which a password prompt without echo changes."""
 
     def __init__(self) -> None:
         self._error: int | None = None

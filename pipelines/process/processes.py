@@ -87,8 +87,7 @@ def under_way(instance: dg.DagsterInstance) -> Iterator[dict[str, str]]:
 def executor(init_context: dg.InitExecutorContext) -> dg.Executor:
     """Dagster's in-process executor, which also acquires a lock that is held until the process ends.
 
-    The lock is acquired before the run is recorded as started. The lock is not released after the last step, because
-    the run is not finished at that point.
+    The lock is acquired before the run is recorded as started, and held after the last step until the run is finished.
     """
     home = Path(init_context.instance.root_directory)
     place = os.getpid(), home
@@ -130,17 +129,16 @@ def end_killed(instance: dg.DagsterInstance, location: str | None = None, beginn
     with FileLock(home / "killed.lock"):  # two processes that see the same run must not both end it
         for record in instance.get_run_records(dg.RunsFilter(statuses=UNDER_WAY)):
             run = record.dagster_run
-            name = _process_of(run)
+            name, origin = _process_of(run), run.remote_job_origin
             if name is not None:
                 gone = _lock_path(home, name).exists() and not _is_held(home, name)
             else:
-                began = record.start_time
                 gone = (
-                    location is not None
-                    and began is not None
-                    and _origin(run) == location
+                    record.start_time is not None
+                    and time.time() - record.start_time > _SILENT_SECONDS
+                    and origin is not None
+                    and origin.location_name == location
                     and run.job_name.startswith(beginning)
-                    and time.time() - began > _SILENT_SECONDS
                     and not _nameless(instance, home)
                 )
             # read again, because the run may have ended or recorded its process meanwhile
@@ -153,17 +151,14 @@ def end_killed(instance: dg.DagsterInstance, location: str | None = None, beginn
 
 
 def wanted_again(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
-    """Return runs that a command started and that were killed within the last day.
-
-    Dagster does not retry these runs.
-    """
+    """Return runs that a command started and that were killed within the last day. Dagster does not retry them."""
     since = datetime.now(UTC) - timedelta(days=1)
     return list(instance.get_runs(dg.RunsFilter(tags={_AGAIN_TAG: "wanted"}, updated_after=since), limit=100))
 
 
 def _end(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
     if run.status is dg.DagsterRunStatus.CANCELING:
-        instance.report_run_canceled(run, _SENTENCE.partition(" What")[0])
+        instance.report_run_canceled(run, _SENTENCE)
         return
     if run.remote_job_origin is None:
         instance.add_run_tags(run.run_id, {_AGAIN_TAG: "wanted"})
@@ -193,10 +188,6 @@ def _process_of(run: dg.DagsterRun) -> str | None:
     if run.remote_job_origin is not None and run.tags.get(_SAID_BY_TAG) != run.run_id:
         return None
     return run.tags.get(_PROCESS_TAG)
-
-
-def _origin(run: dg.DagsterRun) -> str | None:
-    return None if run.remote_job_origin is None else run.remote_job_origin.location_name
 
 
 def _take(home: Path) -> FileLock:

@@ -115,7 +115,8 @@ def pages() -> dict[str, str]:
 
         head = [f"# {title}\n", "Part of the [data dictionary](README.md), which explains types and paths.\n"]
         written[f"{page}.md"] = "\n".join([*head, *(_section(table, tables, link) for table in here)])
-        rows = [f"| [`{table.name}`]({page}.md#{table.name}) | {_first_sentence(table)} |" for table in here]
+        first = {table.name: table.description.split(". ")[0].rstrip(".") for table in here}
+        rows = [f"| [`{name}`]({page}.md#{name}) | {sentence}. |" for name, sentence in first.items()]
         index.append("\n".join([f"## {title}\n", "| table | contents |", "|---|---|", *rows, ""]))
     return {"README.md": "\n".join(index), **written}
 
@@ -128,10 +129,6 @@ def write(folder: Path) -> None:
         (folder / stale).unlink()
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
-
-
-def _first_sentence(table: Table) -> str:
-    return table.description.split(". ")[0].rstrip(".") + "."
 
 
 def _base(table: Table, declared: Sequence[Table]) -> Table | None:

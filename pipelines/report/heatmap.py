@@ -6,8 +6,7 @@ Letters show all states, so the map is readable without colours. Only the shades
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from rich.text import Text
 
@@ -23,8 +22,7 @@ _TICK: Final = 6
 _SHADES: Final = ("white on #14532d", "white on #15803d", "black on #4ade80")
 
 
-@dataclass(frozen=True)
-class _Mark:
+class _Mark(NamedTuple):
     letter: str
     style: str
     meaning: str
@@ -45,10 +43,7 @@ _MARKS: Final = {
 
 
 def lines(places: Sequence[Place], width: int) -> Iterator[Text]:
-    """Yield the lines of the map and its legend, each at most `width` characters long.
-
-    All places must have the same hours.
-    """
+    """Yield the lines of the map and its legend, at most `width` characters long, for places with the same hours."""
     names = [place.name.replace(" namespace", "") for place in places]
     margin = max(map(len, names)) + 2
     fitting = max(_LEAST_CELLS, min(width - margin, _MOST_CELLS))

@@ -6,7 +6,6 @@ must stay limited. For example, 900 projects produce 3,600 series.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
@@ -81,13 +80,8 @@ def text(status: Status, now: datetime) -> bytes:
             gaps.labels(*labels).set(lacking[key])
             older.labels(*labels).set(place.older_gap_count)
         hours = gauge("hours", "Number of recent hours by dataset and state.", ("dataset", "state"))
-        for dataset, state, count in _by_state(status):
-            hours.labels(dataset, state).set(count)
+        for dataset in dict.fromkeys(place.dataset for place in status.places):
+            counts = [place.counts() for place in status.places if place.dataset == dataset]
+            for state in HourState:
+                hours.labels(dataset, state.value).set(sum(one[state.value] for one in counts))
     return generate_latest(registry)
-
-
-def _by_state(status: Status) -> Iterator[tuple[str, str, int]]:
-    for dataset in dict.fromkeys(place.dataset for place in status.places):
-        counts = [place.counts() for place in status.places if place.dataset == dataset]
-        for state in HourState:
-            yield dataset, state.value, sum(one[state.value] for one in counts)

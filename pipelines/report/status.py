@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -69,11 +68,6 @@ class Status:
     stream: dict[str, Any] | None = None
     figures: dict[str, Any] = field(default_factory=dict)
 
-    def add(self, facts: Iterable[tuple[str, Any]], troubles: Iterable[str]) -> None:
-        """Add facts, each with a name and a value, and sentences about problems."""
-        self.facts.extend(facts)
-        self.troubles.extend(troubles)
-
 
 def collect(settings: Settings, hours: int, now: datetime | None = None) -> Status:
     """Collect a data folder's state for the last `hours` hours before `now`. The default is the current time."""
@@ -85,7 +79,7 @@ def collect(settings: Settings, hours: int, now: datetime | None = None) -> Stat
         ("mirrored", f"{mirrored}{'; Wikidata' if settings.wikidata else ''}"),
         ("data", settings.data),
     ]
-    report.add(*_engine_facts(settings))
+    _tell_engine(report, settings)
     if settings.data.exists():
         _tell_disk(report, settings)
     if origin is not None and not settings.sandbox:
@@ -105,40 +99,40 @@ def collect(settings: Settings, hours: int, now: datetime | None = None) -> Stat
     return report
 
 
-def _engine_facts(settings: Settings) -> tuple[list[tuple[str, str]], list[str]]:
-    """Return facts about the engine, and sentences about problems. The scheduler must respond within seconds."""
-    memory_bytes = None if settings.memory_mb is None else settings.memory_mb << 20
-    if not settings.engine.startswith(SCHEME):
-        try:
+def _tell_engine(report: Status, settings: Settings) -> None:
+    is_remote = settings.engine.startswith(SCHEME)
+    try:
+        if is_remote:
+            _tell_cluster(report, settings)
+        else:
+            memory_bytes = None if settings.memory_mb is None else settings.memory_mb << 20
             with Converter(memory_bytes=memory_bytes) as converter:
                 text = f"threads: {counted(converter.workers, 'worker')} within {converter.memory_bytes >> 20:,} MiB"
-        except MirrorError as error:
-            return [("engine", "threads")], [str(error)]
-        return [("engine", text)], []
-    return _cluster_facts(settings)
+            report.facts.append(("engine", text))
+    except MirrorError as error:
+        report.facts.append(("engine", f"{settings.engine} (unreachable)" if is_remote else "threads"))
+        report.troubles.append(str(error))
 
 
-def _cluster_facts(settings: Settings) -> tuple[list[tuple[str, str]], list[str]]:
-    facts, troubles = [], []
+def _tell_cluster(report: Status, settings: Settings) -> None:
+    """Report the scheduler, which must respond within seconds, and its workers."""
     layout, longest = Layout(settings.data), settings.max_record_mb << 20
     with RemoteConverter(settings.engine, layout, record_bytes_max=longest, answer_seconds=_PATIENCE) as converter:
-        try:
-            members = converter.cluster.members()
-        except MirrorError as error:
-            return [("engine", f"{settings.engine} (unreachable)")], [str(error)]
-        facts.append(("engine", f"{settings.engine}: {counted(len(members), 'worker')}"))
+        members = converter.cluster.members()
+        report.facts.append(("engine", f"{settings.engine}: {counted(len(members), 'worker')}"))
         if not members:
-            troubles.append(f"The scheduler at {settings.engine} has no workers. Start workers with `wme worker`.")
+            report.troubles.append(
+                f"The scheduler at {settings.engine} has no workers. Start workers with `wme worker`."
+            )
         for member in members:
-            versions = ", ".join(f"{name} {value}" for name, value in member.versions.items())
+            versions = ", ".join(f"{name} {value}" for name, value in member.versions.items()) or "no versions"
             at_once = counted(member.threads, "archive")
-            facts.append((WORKER, f"{member.name} on {member.host}: {at_once} at a time; {versions or 'no versions'}"))
+            report.facts.append((WORKER, f"{member.name} on {member.host}: {at_once} at a time; {versions}"))
             if differences := converter.cluster.differences(member):
-                troubles.append(
+                report.troubles.append(
                     f"The worker {member.name} on {member.host} receives no tasks: {differences}. Install the same "
                     "version on that host and restart the worker."
                 )
-    return facts, troubles
 
 
 def _tell_disk(report: Status, settings: Settings) -> None:

@@ -67,11 +67,10 @@ def test_unknown_fields_are_kept_counted_and_told(
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     monkeypatch.setattr("resources.lake.conversion.CONVERTER_VERSION", 10_000)
     settings = read(environ)
-    with run._run_here(settings) as here:
-        defs = run._defs(settings, [hours[1]])
+    with run._run_here(settings, [hours[1]]) as here:
         behind = layers.keys(datasets.ARTICLE_CHANGES)[1:]
-        here.execute(defs, jobs.HOURS, run._range([hours[1]]), selection=behind)
-        here.execute(run._defs(settings), jobs.PUBLISH)
+        here.execute(jobs.HOURS, run._range([hours[1]]), selection=behind)
+        here.execute(jobs.PUBLISH)
     assert here.report.failures == []
 
     told = call("status", environ=environ)

@@ -48,10 +48,7 @@ class Report(NamedTuple):
 
 
 def write(settings: Settings, output: StrPath | None = None, now: datetime | None = None) -> Report:
-    """Write a data folder's report page to `output` atomically. The default is `report.html` in the folder.
-
-    Raises MirrorError and writes no page if nothing has been published yet.
-    """
+    """Write a data folder's page to `output` or `report.html`. Raises MirrorError if nothing has been published."""
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
     from markupsafe import Markup  # noqa: PLC0415
 

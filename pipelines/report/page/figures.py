@@ -77,10 +77,7 @@ def areas(edges: Sequence[datetime], series: Sequence[Sequence[float]], unit: st
 
 
 def lines(edges: Sequence[datetime], series: Sequence[Sequence[float | None]], unit: str, label: str) -> str:
-    """Draw quantities over time, with one line per series.
-
-    The lines of all series except the first are dashed. None represents an unknown quantity.
-    """
+    """Draw quantities over time (None if unknown), with one line per series. All lines but the first are dashed."""
     layers = [
         {
             "data": {

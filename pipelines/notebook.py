@@ -16,9 +16,8 @@ from resources.warehouse import NotPublishedError, Warehouse
 def connect(data: str | Path | None = None) -> duckdb.DuckDBPyConnection:
     """Open a read-only connection to the published file, with times in UTC. Close the connection after use.
 
-    The connection does not block other processes. The connection continues to read the same version of the file, even
-    if a newer version is published. A new call opens the newest version. Lake file footers are cached in memory, so
-    later queries for page text are faster.
+    The connection does not block other processes, and continues to read the same version of the file even if a newer
+    version is published. Lake file footers are cached in memory, so later queries for page text are faster.
 
     Only the published file is read-only. Queries can read and write other files, attach databases and load extensions
     with the permissions of the notebook's user. In contrast, `wme sql` can access only the published file and the lake.

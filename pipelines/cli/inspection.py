@@ -18,6 +18,7 @@ import click
 
 from pipelines.cli import terminal
 from pipelines.cli.terminal import HOUR, hours_option
+from resources import files
 from resources.errors import clause
 from resources.formatting import counted, size_text, value_text
 from resources.settings import Settings, read_data
@@ -68,7 +69,6 @@ def metrics(*, output: Path | None, count: int) -> None:
     """Print the figures from `wme status` in Prometheus text format."""
     from pipelines.report import metrics as collected
     from pipelines.report import status as statuses
-    from resources import files
 
     now = datetime.now(UTC)
     text = collected.text(statuses.collect(read_settings(), count, now), now)

@@ -13,6 +13,7 @@ import click
 from pipelines.cli import terminal
 from pipelines.cli.terminal import PROJECT, quiet_option
 from resources.data_folder import facts_of
+from resources.engine import Engine
 from resources.formatting import counted, hour_text, moment_text, size_text
 from resources.settings import read as read_settings
 from resources.settings import read_data
@@ -193,7 +194,6 @@ def compact(*, dry_run: bool, quiet: bool) -> None:
     """
     from assets.published import format_merged
     from assets.steps.compaction import Compacted, compact_lake, planned
-    from resources.engine import Engine
     from resources.lake import Layout
     from resources.remote import compactor
 

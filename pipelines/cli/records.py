@@ -19,7 +19,7 @@ from pipelines.cli import terminal
 from pipelines.cli.terminal import FILE, HOUR, PROJECT, DatasetName, dataset_option
 from resources import connection, datasets
 from resources.datasets import Dataset, Family
-from resources.enterprise import EnterpriseClient, Listing, Query, endpoints
+from resources.enterprise import EnterpriseClient, Filter, Listing, Query, endpoints
 from resources.enterprise.models import Record
 from resources.enterprise.query import Kind
 from resources.formatting import moment_text, value_text
@@ -111,8 +111,6 @@ def path_of(dataset: Dataset, role: str, **values: str) -> str:
 
 
 def _query(fields: Iterable[str], filters: Iterable[str], equal: dict[str, str | None], limit: int | None) -> Query:
-    from resources.enterprise import Filter, Query
-
     conditions = [Filter(name, value) for name, value in equal.items() if value is not None]
     for text in filters:
         name, equals, value = text.partition("=")
@@ -137,8 +135,6 @@ def _value(text: str) -> Any:
 
 def _show(answer: Listing[Record] | Record, form: str) -> None:
     """Print a response unmodified, as one JSON line per record, or as one block per record."""
-    from resources.enterprise import Listing
-
     if isinstance(answer, Listing):
         found = json.loads(answer.raw)
         records = found if isinstance(found, list) else [found]

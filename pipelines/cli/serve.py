@@ -21,9 +21,12 @@ import click
 
 from pipelines.cli import terminal
 from pipelines.process import interrupts
+from resources.datasets.live import LIVE_CHANGES, Step
+from resources.enterprise import StreamOptions
 from resources.formatting import counted
 from resources.settings import read as read_settings
 from resources.settings import read_data
+from resources.tables import ARTICLE_CHANGES
 
 #: Maximum time in seconds for storing buffered events when the command ends.
 _END_SECONDS = 2.5
@@ -177,11 +180,8 @@ def stream(*, hours: float | None, seconds: float | None, every: float, connecti
     """
     from assets.steps.stream import format_step, keep, loaded_hours
     from resources.adapters import build_resources
-    from resources.datasets.live import LIVE_CHANGES, Step
-    from resources.enterprise import StreamOptions
     from resources.lake import Layout
     from resources.lake.live import LiveLake
-    from resources.tables import ARTICLE_CHANGES
     from resources.warehouse import Warehouse
 
     settings = read_settings()

@@ -22,7 +22,7 @@ from rich.text import Text
 
 from resources import datasets
 from resources.datasets import Dataset, Family
-from resources.engine import LineReporter, Reporter, Task
+from resources.engine import Engine, LineReporter, Reporter, Task
 from resources.formatting import amount_text, printable, value_text
 from resources.settings import ENV_FILE, Settings, SettingsError, read_data
 from resources.settings import read as read_settings
@@ -315,7 +315,6 @@ def _destination() -> str:
 def terminal_engine(settings: Settings) -> ConfiguredEngine:
     """Build an engine that reports progress on the terminal, not in Dagster's log."""
     from resources.adapters import ConfiguredEngine
-    from resources.engine import Engine
 
     class TerminalEngine(ConfiguredEngine):
         def engine(self, say: Callable[[str], None]) -> Engine:  # noqa: ARG002  the terminal is watched, not the log

@@ -119,9 +119,7 @@ def run(
         say: Function that receives a line before each job.
         **overrides: Resources that replace the configured resources, by resource key.
 
-    Raises:
-        SettingsError: The first requested hour is before the mirror's first hour.
-        KeyboardInterrupt: A job was interrupted. Later jobs were not started.
+    Raises SettingsError for hours before the mirror's first hour, and KeyboardInterrupt if a job was interrupted.
     """
     first = first_hour(settings, *hours)
     if hours and hours[0] < first:

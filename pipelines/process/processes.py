@@ -255,9 +255,7 @@ def prepare(home: Path) -> Path:
 def opened(home: Path) -> Iterator[dg.DagsterInstance]:
     """Open a folder's Dagster instance for the duration of the block, after ending the runs of killed processes.
 
-    Raises:
-        InstanceError: The instance's settings or history are damaged.
-        UnusableFileError: A settings file is not a regular file.
+    Raises InstanceError or UnusableFileError if the instance's settings or history cannot be used.
     """
     home = prepare(home)
     os.environ.setdefault("DAGSTER_HOME", str(home))

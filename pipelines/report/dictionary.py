@@ -30,65 +30,32 @@ accepted because they lose nothing:
 
 #: File name, title and tables of each page; the last page contains tables that no group names.
 _PAGES = {
-    "articles": (
-        "Pages",
-        ("articles", "article_changes", "article_bodies", "snapshot_articles", "snapshots", "redirects", "lookups"),
-    ),
-    "reference": ("Reference lists", ("codes", "languages", "projects", "namespaces")),
+    "articles": ("Pages", "articles article_changes article_bodies snapshot_articles snapshots redirects lookups"),
+    "reference": ("Reference lists", "codes languages projects namespaces"),
     "structured": (
         "Structured contents",
         (
-            "structured_articles",
-            "structured_bodies",
-            "infobox_fields",
-            "sections",
-            "article_references",
-            "article_tables",
-            "article_links",
-            "citations_per_page",
+            "structured_articles structured_bodies infobox_fields sections article_references article_tables "
+            "article_links citations_per_page"
         ),
     ),
     "wikidata": (
         "Wikidata",
         (
-            "entities",
-            "entity_changes",
-            "entity_bodies",
-            "snapshot_entities",
-            "entity_labels",
-            "entity_descriptions",
-            "entity_aliases",
-            "entity_sitelinks",
-            "entity_statements",
-            "best_statements",
+            "entities entity_changes entity_bodies snapshot_entities entity_labels entity_descriptions entity_aliases "
+            "entity_sitelinks entity_statements best_statements"
         ),
     ),
     "views": (
         "Views of pages and changes",
         (
-            "distinct_changes",
-            "activity",
-            "most_edited",
-            "newest_articles",
-            "deleted_articles",
-            "likely_reverted",
-            "actual_reverts",
-            "breaking_news",
-            "vandalism_candidates",
-            "article_categories",
-            "article_templates",
-            "titles",
+            "distinct_changes activity most_edited newest_articles deleted_articles likely_reverted actual_reverts "
+            "breaking_news vandalism_candidates article_categories article_templates titles"
         ),
     ),
-    "live": (
-        "Realtime stream",
-        ("live_changes", "changes_live", "articles_live", "visibility_changes", "stream_state", "stream_runs"),
-    ),
-    "coverage": (
-        "Coverage, loads and rejects",
-        ("hours", "project_state", "loads", "compacted_files", "rejects", "about"),
-    ),
-    "other": ("Other tables", ()),
+    "live": ("Realtime stream", "live_changes changes_live articles_live visibility_changes stream_state stream_runs"),
+    "coverage": ("Coverage, loads and rejects", "hours project_state loads compacted_files rejects about"),
+    "other": ("Other tables", ""),
 }
 
 
@@ -101,7 +68,7 @@ def render() -> str:
 def pages() -> dict[str, str]:
     """Return the file name and Markdown of each page in `docs/tables`."""
     tables = datasets.tables()
-    page_of = {table: page for page, (_, names) in _PAGES.items() for table in names}
+    page_of = {table: page for page, (_, names) in _PAGES.items() for table in names.split()}
     written = {}
     index = [_TITLE, "`wme dictionary --folder docs/tables` writes these pages.\n", _HEAD]
     for page, (title, _) in _PAGES.items():

@@ -106,7 +106,8 @@ def test_what_a_kill_left_is_compared_and_not_believed(data, tmp_path):
         left.write_bytes(content)
         seen = (data / name).stat()
         os.utime(left, ns=(seen.st_mtime_ns, seen.st_mtime_ns))
-    (to / "unfinished/lake/.half.tmp").write_bytes(b"half")
+    for folder in (to / "unfinished", data):
+        (folder / "lake/.half.tmp").write_bytes(b"half")
     (to / "unfinished/lake/went").write_bytes(b"since")
     kept = (to / "unfinished" / right).stat().st_ino
     backup = take(data, to).backup

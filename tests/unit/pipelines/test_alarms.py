@@ -27,7 +27,7 @@ SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", GUIDE, re.MULTILINE |
 #: Errors of the sandbox, which shares no code with the mirror.
 SANDBOX = {(one.__name__, "no") for one in (SandboxConflictError, SandboxStartError)}
 #: Errors of which only subclasses are raised.
-ABSTRACT = {"EnterpriseError", "WarehouseError"}
+ABSTRACT = {"EnterpriseError", "WarehouseError", "_UnavailableError"}
 #: Errors that the client raises and handles itself.
 INTERNAL = {"RefreshRefused", "NewPasswordRefused", "BrokenAnswer", "NoConnection", "EndlessRecord"}
 

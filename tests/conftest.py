@@ -21,12 +21,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from alembic.script import ScriptDirectory
+
+from tests import scripts_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from alembic.config import Config
 
 os.environ["DAGSTER_DISABLE_TELEMETRY"] = "1"
 # a developer's own .env is none of the tests' business
@@ -67,23 +66,7 @@ def _prefer_memory() -> None:
 
 _prefer_memory()
 
-_scripts: dict[tuple[str | None, str | None], ScriptDirectory] = {}
-_read_scripts = ScriptDirectory.from_config
-
-
-def _scripts_once(config: Config) -> ScriptDirectory:
-    """Alembic's fifty scripts of revisions.
-
-    Dagster reads them twice for a history in memory, which is three quarters of its cost.
-    """
-    key = config.config_file_name, config.get_main_option("script_location")
-    if key not in _scripts:
-        _scripts[key] = _read_scripts(config)
-    return _scripts[key]
-
-
-ScriptDirectory.from_config = _scripts_once
-
+scripts_once.keep()
 
 # of what is imported and collected nothing is garbage: it is not to be looked through, now or later
 gc.disable()

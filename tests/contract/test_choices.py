@@ -7,35 +7,20 @@ import io
 import re
 import tarfile
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.contract.choices import CHOICES
 from tests.contract.conftest import VERDICTS
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.contract.service import Service
-
 #: Such that the real service has them, and the sandbox.
 TITLES = ("Earth", "Faichajan shaistum")
 ITEMS = ("Q42", "Q681")
 STRUCTURED = "/v2/snapshots/structured-contents"
-CHECKS: dict[str, Callable[[Service], bool]] = {}
 
 
 class CannotTellError(Exception):
     """The account, or what is allowed to be spent, does not show it; the message says why."""
-
-
-def check(name):
-    def register(function):
-        CHECKS[name] = function
-        return function
-
-    return register
 
 
 def needs_downloads(service):
@@ -68,63 +53,52 @@ def entity(service):
     raise CannotTellError("No known item is there.")
 
 
-@check("nested-fields")
-def nested_fields(service):
+def check_nested_fields(service):
     record = service.records("/v2/projects", fields=["in_language.identifier"])[0]
     assert record.keys() <= {"in_language", "in_language__identifier"}
     return "in_language" in record
 
 
-@check("equal-filters")
-def equal_filters(service):
+def check_equal_filters(service):
     found = service.records("/v2/namespaces", filters=[{"field": "identifier", "value": 0}])
     return [record["identifier"] for record in found] == [0]
 
 
-@check("everything-by-asterisk")
-def everything_by_asterisk(service):
+def check_everything_by_asterisk(service):
     return "name" in article(service, fields=["*"])
 
 
-@check("members-by-hash")
-def members_by_hash(service):
+def check_members_by_hash(service):
     found = article(service, fields=["categories.#.name", "license.#.identifier"])
     return "#" in found.get("license", found.get("categories", {}))
 
 
-@check("megabytes")
-def megabytes(service):
+def check_megabytes(service):
     return {record["size"]["unit_text"] for record in service.snapshots} == {"MB"}
 
 
-@check("exponents")
-def exponents(service):
+def check_exponents(service):
     return bool(re.search(r'"value":\s?\d+(\.\d+)?e', service.call("/v2/snapshots").text))
 
 
-@check("article-namespace")
-def article_namespace(service):
+def check_article_namespace(service):
     return {r["identifier"]: r.get("name") for r in service.records("/v2/namespaces")}[0] == "Article"
 
 
-@check("utc-dates")
-def utc_dates(service):
+def check_utc_dates(service):
     head = service.call(f"/v2/snapshots/{service.snapshots[0]['identifier']}/download", "HEAD")
     return head.headers["Last-Modified"].endswith(" UTC")
 
 
-@check("slash-at-the-end")
-def slash_at_the_end(service):
+def check_slash_at_the_end(service):
     return service.call("/v2/namespaces/").content == service.call("/v2/namespaces").content
 
 
-@check("no-405")
-def no_405(service):
+def check_no_405(service):
     return service.call("/v2/codes", "DELETE").status_code == 404
 
 
-@check("chunk-by-number")
-def chunk_by_number(service):
+def check_chunk_by_number(service):
     for record in service.snapshots:
         for name in record.get("chunks", ()):
             found = service.call(f"/v2/snapshots/{record['identifier']}/chunks/{name.rpartition('_')[2]}")
@@ -132,24 +106,20 @@ def chunk_by_number(service):
     raise CannotTellError("No snapshot has chunks.")
 
 
-@check("free-quotas")
-def free_quotas(service):
+def check_free_quotas(service):
     user = free_account(service).user()
     return [user[f"{kind}_limit"] for kind in ("ondemand", "snapshot", "chunk")] == [50_000, 30, 1_500]
 
 
-@check("paid-batches")
-def paid_batches(service):
+def check_paid_batches(service):
     return free_account(service).call(f"/v2/batches/{service.hour():%Y-%m-%d/%H}").status_code == 403
 
 
-@check("open-structured-snapshots")
-def open_structured_snapshots(service):
+def check_open_structured_snapshots(service):
     return service.call(STRUCTURED).status_code == 200
 
 
-@check("uncounted-structured-snapshots")
-def uncounted_structured_snapshots(service):
+def check_uncounted_structured_snapshots(service):
     needs_downloads(service)
     if service.call(STRUCTURED).status_code != 200:
         raise CannotTellError("They cannot be listed.")
@@ -159,14 +129,12 @@ def uncounted_structured_snapshots(service):
     return service.user()["snapshot_requests_count"] == before
 
 
-@check("structured-snapshots-twice")
-def structured_snapshots_twice(service):
+def check_structured_snapshots_twice(service):
     days = Counter(record["identifier"] for record in service.records(STRUCTURED))
     return set(days.values()) == {2}
 
 
-@check("lists-of-structured-contents")
-def lists_of_structured_contents(service):
+def check_lists_of_structured_contents(service):
     found = article(service, "structured-contents")
     there = [found[name] for name in ("license", "references", "tables") if name in found]
     if not there or "article_body" in found:
@@ -174,57 +142,49 @@ def lists_of_structured_contents(service):
     return all(isinstance(value, list) for value in there)
 
 
-@check("nine-structured-projects")
-def nine_structured_projects(service):
+def check_nine_structured_projects(service):
     statement = next(choice.statement for choice in CHOICES if choice.name == "nine-structured-projects")
     found = {record["is_part_of"]["identifier"] for record in service.records(STRUCTURED)}
     return found <= set(re.findall(r"\w+wiki", statement))
 
 
-@check("wikidata-snapshots")
-def wikidata_snapshots(service):
+def check_wikidata_snapshots(service):
     return service.call("/v2/snapshots/wikidata").status_code in {200, 403}
 
 
-@check("wikidata-batches")
-def wikidata_batches(service):
+def check_wikidata_batches(service):
     answer = service.call(f"/v2/batches/wikidata/{service.hour():%Y-%m-%d/%H}")
     if answer.status_code == 403:
         raise CannotTellError("The account may not read batches, whatever their path.")
     return answer.status_code == 200
 
 
-@check("wikidata-identifiers")
-def wikidata_identifiers(service):
+def check_wikidata_identifiers(service):
     answer = service.call("/v2/snapshots/wikidata")
     if answer.status_code != 200:
         raise CannotTellError("Wikidata's snapshots cannot be listed.")
     return {r["identifier"] for r in answer.json()} == {"wikidatawiki_namespace_0", "wikidatawiki_namespace_120"}
 
 
-@check("arrays-of-one")
-def arrays_of_one(service):
+def check_arrays_of_one(service):
     name = entity(service)["name"]
     answers = [service.call(f"/v2/wikidata/{kind}/{name}").json() for kind in ("items", "labels")]
     return all(isinstance(found, list) and len(found) == 1 for found in answers)
 
 
-@check("statements-by-property")
-def statements_by_property(service):
+def check_statements_by_property(service):
     statements = entity(service)["entity"]["statements"]
     return isinstance(statements, dict) and all(isinstance(found, list) for found in statements.values())
 
 
-@check("sitelinks-by-site")
-def sitelinks_by_site(service):
+def check_sitelinks_by_site(service):
     sitelinks = entity(service)["entity"].get("sitelinks")
     if not sitelinks:
         raise CannotTellError("The item has no sitelinks.")
     return all(isinstance(found, dict) and "title" in found for found in sitelinks.values())
 
 
-@check("members-of-archives")
-def members_of_archives(service):
+def check_members_of_archives(service):
     needs_downloads(service)
     record = min(service.snapshots, key=lambda one: one["size"]["value"])
     answer = service.call(f"/v2/snapshots/{record['identifier']}/download", allow_redirects=True)
@@ -232,6 +192,10 @@ def members_of_archives(service):
     with tarfile.open(fileobj=io.BytesIO(answer.content)) as tar:
         names = tar.getnames()
     return all(re.fullmatch(rf"{record['identifier']}_\d+\.ndjson", name) for name in names)
+
+
+#: By the name of a choice.
+CHECKS = {name[6:].replace("_", "-"): of for name, of in globals().items() if name.startswith("check_")}
 
 
 def test_every_choice_has_a_check_or_a_reason():

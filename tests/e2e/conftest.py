@@ -96,6 +96,12 @@ def account(service: Sandbox) -> Iterator[Account]:
     service.rate.set(None)
 
 
+@pytest.fixture
+def environ(account: Account, tmp_path: Path) -> dict[str, str]:
+    """The environment of an empty data folder with an account of its own."""
+    return account.environ(tmp_path / "data")
+
+
 @pytest.fixture(scope="session")
 def hours() -> list[datetime]:
     """Three hours that are published whatever the minute, and are kept for long enough."""
@@ -313,6 +319,12 @@ def _nothing_goes_on() -> Iterator[None]:
         one.abandon()
 
 
+def is_sentence(text: str) -> bool:
+    """Whether a failure is told as people tell it, and nothing of Python's is left in it."""
+    left = ("Traceback", "[Errno", 'File "', "Error:", "Exception")
+    return text.strip().endswith(".") and not any(word in text for word in left)
+
+
 def bare() -> dict[str, str]:
     """The environment without anything of ours."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("WME_", "DAGSTER_HOME"))}
@@ -335,6 +347,12 @@ def wme() -> Callable[..., subprocess.Popen[str]]:
         )
 
     return start
+
+
+@pytest.fixture
+def forked(runner: Runner) -> Callable[..., Program]:
+    """Starts `wme` from a process that has everything imported: for what is not about starting."""
+    return lambda *arguments, environ: runner.program(WME, *arguments, environ=bare() | environ)
 
 
 @pytest.fixture

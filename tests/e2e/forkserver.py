@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+import dagster._time
 
 from assets import snapshots
 from assets.steps import hourly_run
@@ -42,6 +43,7 @@ from resources import settings as settings_module
 from resources.datasets import SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES
 from resources.enterprise import Lists
 from resources.warehouse import Warehouse
+from tests import scripts_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -82,7 +84,11 @@ def watch(tell: Callable[[str], None], phases: tuple[tuple[Any, str, str], ...] 
 
 
 def stand_still(now: datetime) -> None:
-    """Have the client and the warehouse live at a moment of a sandbox whose clock stands still."""
+    """Have the client, the warehouse and Dagster live at a moment of a sandbox whose clock stands still.
+
+    Dagster would list a partition for each hour until today.
+    """
+    dagster._time._mockable_get_current_datetime = lambda: now
     for module, name in ((connection, "EnterpriseClient"), (adapters, "Warehouse")):
         setattr(module, name, functools.partial(getattr(module, name), clock=lambda: now))
 
@@ -185,7 +191,10 @@ def warm_up() -> None:
     def idle() -> None:
         nothing()
 
+    scripts_once.keep()
     with tempfile.TemporaryDirectory() as folder, runs.processes.opened(Path(folder)) as instance:
+        with without_history(Path(folder) / "memory"):
+            pass
         idle.execute_in_process(
             instance=instance, run_config={"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
         )

@@ -27,12 +27,6 @@ WEAK = "weakling1"
 
 
 @pytest.fixture
-def environ(account, tmp_path):
-    """The environment of an empty data folder with an account of its own."""
-    return account.environ(tmp_path / "data")
-
-
-@pytest.fixture
 def auth(call, environ):
     """Calls `wme auth`, with further variables by keyword; no secret may be told."""
 

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from playwright.sync_api import expect, sync_playwright
@@ -32,11 +32,6 @@ from resources.formatting import hour_text
 from resources.tables import ARTICLE_CHANGES
 from resources.warehouse import Warehouse
 from tests.local_cluster import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from playwright.sync_api import Page
 
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -71,16 +66,16 @@ class Mirror:
     password: str = field(repr=False)
     log: Path
 
-    def ask(self, query: str, **variables: Any) -> dict[str, Any]:
+    def ask(self, query, **variables):
         """The answer of Dagster's GraphQL."""
         return post(f"{self.url}/graphql", {"query": query, "variables": variables})["data"]
 
-    def fault(self, hour: datetime, project: str, **fault: Any) -> None:
+    def fault(self, hour, project, **fault):
         """Let the downloads of one file go wrong."""
         path = f"/v2/batches/{hour:%Y-%m-%d}/{hour:%H}/{project}_namespace_0/download"
         post(f"{self.service}/sandbox/faults", {"path": path, **fault})
 
-    def partitions(self, layer: str) -> tuple[int, int]:
+    def partitions(self, layer):
         """Numbers of partitions that are materialized and that failed."""
         node = self.ask(
             """query ($key: AssetKeyInput!) { assetNodeOrError(assetKey: $key) { ... on AssetNode {
@@ -89,7 +84,7 @@ class Mirror:
         )["assetNodeOrError"]["partitionStats"]
         return node["numMaterialized"], node["numFailed"]
 
-    def materializations(self, layer: str, run: str) -> dict[str, dict[str, Any]]:
+    def materializations(self, layer, run):
         """What a run told of a layer: the numbers of each materialization by partition; two of one would fail."""
         node = self.ask(
             """query ($key: AssetKeyInput!) { assetNodeOrError(assetKey: $key) { ... on AssetNode {
@@ -102,7 +97,7 @@ class Mirror:
         assert len(set(partitions)) == len(partitions)
         return {m["partition"]: {e["label"]: e.get("intValue") for e in m["metadataEntries"]} for m in told}
 
-    def lines(self, hour: datetime) -> int:
+    def lines(self, hour):
         """Lines of the hour's archives, counted with nothing but the standard library."""
         count = 0
         for path in (self.data / "archive").rglob(f"date={hour:%Y-%m-%d}/hour={hour:%H}/*.tar.gz"):
@@ -111,13 +106,13 @@ class Mirror:
         return count
 
 
-def post(url: str, content: Any) -> Any:
+def post(url, content):
     request = urllib.request.Request(url, json.dumps(content).encode(), {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=120) as answer:
         return json.load(answer)
 
 
-def until(look: Callable[[], Any], seconds: float, what: str, log: Path | None = None, *, pause: float = 0.2) -> Any:
+def until(look, seconds, what, log=None, *, pause=0.2):
     """What `look` finds; it is asked again as long as it finds None, after a pause in seconds."""
     end = time.monotonic() + seconds
     while (found := look()) is None:
@@ -128,7 +123,7 @@ def until(look: Callable[[], Any], seconds: float, what: str, log: Path | None =
 
 
 @contextmanager
-def process(words: list[str], environ: dict[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def process(words, environ, log):
     """A process in a session of its own, ended as Ctrl-C does. It and all its children must then be gone."""
     marked = {name: value for name, value in os.environ.items() if not name.startswith(("WME_", "DAGSTER_"))} | environ
     with log.open("wb") as out:
@@ -150,7 +145,7 @@ def process(words: list[str], environ: dict[str, str], log: Path) -> Iterator[su
     assert status == (128 + signal.SIGINT if "ui" in words else 0), log.read_text()[-4000:]
 
 
-def left(session: int) -> list[int]:
+def left(session):
     """Processes of a session that have not ended."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
@@ -165,21 +160,12 @@ def left(session: int) -> list[int]:
 
 
 @pytest.fixture(scope="module")
-def mirror(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirror]:
+def mirror(tmp_path_factory):
     folder = tmp_path_factory.mktemp("browser")
     state, data = folder / "sandbox", folder / "data"
     service_port, port = free_port(), free_port()
     service, url = f"http://127.0.0.1:{service_port}", f"http://127.0.0.1:{port}"
-    serve = [
-        sys.executable,
-        "-m",
-        "resources.sandbox",
-        "serve",
-        "--state",
-        str(state),
-        "--port",
-        str(service_port),
-    ]
+    serve = [sys.executable, "-m", "resources.sandbox", "serve", "--state", str(state), "--port", str(service_port)]
     serve += ["--projects", ",".join(PROJECTS), "--namespaces", "0", "--changes-per-hour", "12", "--body-bytes", "600"]
     serve += ["--prepare", "0"]
     wme = Path(sys.executable).with_name("wme")
@@ -199,7 +185,7 @@ def mirror(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirror]:
             yield Mirror(data, service, url, account["password"], folder / "dagster.log")
 
 
-def answered(url: str) -> bool | None:
+def answered(url):
     try:
         with urllib.request.urlopen(url, timeout=5) as answer:
             return bool(answer.status == 200)
@@ -208,7 +194,7 @@ def answered(url: str) -> bool | None:
 
 
 @pytest.fixture(scope="module")
-def page() -> Iterator[Page]:
+def page():
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         # the catalog draws the assets that are in view: high enough for all of them
@@ -219,7 +205,7 @@ def page() -> Iterator[Page]:
         browser.close()
 
 
-def show(page: Page, url: str) -> None:
+def show(page, url):
     """Go to a page of the UI, by its own navigation where it is open already: loading it anew costs a second."""
     if page.url.startswith("http"):
         page.evaluate("url => { history.pushState({}, '', url); dispatchEvent(new PopStateEvent('popstate')) }", url)
@@ -230,7 +216,7 @@ def show(page: Page, url: str) -> None:
 # --- what an operator does in the pages ------------------------------------------------------------------------------
 
 
-def launch_backfill(page: Page, mirror: Mirror, hours: list[datetime]) -> str:
+def launch_backfill(page, mirror, hours):
     """Tick the three layers in the catalog, choose the hours, launch; returns the backfill's identifier."""
     page.goto(f"{mirror.url}/assets")  # anew: nothing is ticked
     for layer in LAYERS:
@@ -247,7 +233,7 @@ def launch_backfill(page: Page, mirror: Mirror, hours: list[datetime]) -> str:
     return found[1]
 
 
-def show_partitions(page: Page, mirror: Mirror, layer: str, hours: list[datetime], chosen: datetime) -> None:
+def show_partitions(page, mirror, layer, hours, chosen):
     """Open a layer's partitions, narrow them to the hours, and choose one of them."""
     show(page, f"{mirror.url}/assets/{layer}?view=partitions")
     page.locator("input[type=text]").first.fill(text_of(hours))
@@ -256,7 +242,7 @@ def show_partitions(page: Page, mirror: Mirror, layer: str, hours: list[datetime
     page.get_by_text(key_of(chosen), exact=True).first.click()
 
 
-def text_of(hours: list[datetime]) -> str:
+def text_of(hours):
     return f"[{key_of(hours[0])}...{key_of(hours[-1])}]"
 
 
@@ -268,16 +254,15 @@ class Backfill:
 
 
 @pytest.fixture(scope="module")
-def backfill(mirror: Mirror, page: Page) -> Backfill:
+def backfill(mirror, page):
     """The one that is launched by hand: the daemon takes it up at a tick, of which one comes every 30 seconds."""
     mirror.fault(DAMAGED, "frwiki", kind="flip", count=None)
     launched = launch_backfill(page, mirror, HOURS)
     page.goto("about:blank")  # an open page asks the server all the time, and so would we without a pause
-    found: Backfill = until(lambda: ended(mirror, launched), 400, "The backfill's run ends", mirror.log, pause=1)
-    return found
+    return until(lambda: ended(mirror, launched), 400, "The backfill's run ends", mirror.log, pause=1)
 
 
-def ended(mirror: Mirror, identifier: str) -> Backfill | None:
+def ended(mirror, identifier):
     """The backfill, once its run has ended; the daemon closes it at its next tick."""
     told = mirror.ask(
         """query ($id: String!) { partitionBackfillOrError(backfillId: $id) { ... on PartitionBackfill {
@@ -293,7 +278,7 @@ def ended(mirror: Mirror, identifier: str) -> Backfill | None:
 # --- what must come of it --------------------------------------------------------------------------------------------
 
 
-def rows_of(mirror: Mirror, run: str, hours: list[datetime]) -> dict[str, int]:
+def rows_of(mirror, run, hours):
     """The rows that a run told of these hours and of no others, which are those that are held, by partition."""
     told = {layer: mirror.materializations(layer, run) for layer in LAYERS}
     for layer in LAYERS:
@@ -379,7 +364,7 @@ def test_the_pages_ask_no_other_host_and_complain_of_nothing(mirror, page):
 
 
 def test_the_daemon_closes_the_backfill_with_one_run_for_all(backfill, mirror, page):
-    def closed() -> Backfill | None:
+    def closed():
         found = ended(mirror, backfill.identifier)
         return found if found is not None and found.status not in {"REQUESTED", "COMPLETING"} else None
 
@@ -404,7 +389,7 @@ def test_the_graph_shows_the_groups_from_the_service_to_the_analyst(mirror, page
 
 
 def test_an_asset_shows_its_columns_its_plots_and_that_it_is_fresh(backfill, mirror, page):
-    def fresh() -> bool | None:
+    def fresh():
         nodes = mirror.ask("{ assetNodes { assetKey { path } freshnessStatusInfo { freshnessStatus } } }")["assetNodes"]
         told = {"/".join(node["assetKey"]["path"]): node["freshnessStatusInfo"] for node in nodes}
         return True if all(told[layer] == {"freshnessStatus": "HEALTHY"} for layer in LAYERS) else None
@@ -464,15 +449,15 @@ def test_a_failed_hour_is_whole_after_its_cause_is_gone_and_its_run_is_repeated(
     expect(row).to_contain_text(str(rows[key_of(DAMAGED)]))
 
 
-def newest_run(mirror: Mirror, status: str) -> dict[str, Any]:
+def newest_run(mirror, status):
     """The run that was launched last, once it has ended as it should."""
 
-    def look() -> dict[str, Any] | None:
+    def look():
         (run,) = mirror.ask(
             "{ runsOrError(limit: 1) { ... on Runs { results { runId status tags { key value } } } } }"
         )["runsOrError"]["results"]
         return run if run["status"] in {"SUCCESS", "FAILURE", "CANCELED"} else None
 
-    run: dict[str, Any] = until(look, 200, "The run ends", mirror.log, pause=1)
+    run = until(look, 200, "The run ends", mirror.log, pause=1)
     assert run["status"] == status, mirror.log.read_text()[-4000:]
     return run

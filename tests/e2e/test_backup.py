@@ -9,7 +9,6 @@ import hashlib
 import shutil
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,10 +18,6 @@ from resources.data_folder import copying
 from resources.warehouse import Warehouse
 from tests.builds import replaced_file
 from tests.e2e.conftest import PATIENCE_SECONDS, bare
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime
 
 #: Ends its process by SIGKILL when a file or folder is about to get a name that a pattern is found in.
 KILLED = """
@@ -39,7 +34,7 @@ main()
 MOMENTS = ("loaded_at", "applied_at", "checked_at", "compacted_at")
 
 
-def digests(data: Path, *, moments: bool = True) -> dict[str, Any]:
+def digests(data, *, moments=True):
     """Number and digest of all rows of every published table, bodies included.
 
     Details of the publication itself are left out.
@@ -59,7 +54,7 @@ def digests(data: Path, *, moments: bool = True) -> dict[str, Any]:
         return found
 
 
-def contents(folder: Path) -> dict[str, str]:
+def contents(folder):
     """Digests of all files of a folder."""
     return {
         path.relative_to(folder).as_posix(): hashlib.md5(path.read_bytes()).hexdigest()
@@ -69,7 +64,7 @@ def contents(folder: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def copied(filled: tuple[dict[str, str], Any], call: Callable[..., Any], tmp_path: Path) -> dict[str, str]:
+def copied(filled, call, tmp_path):
     """The environment of a copy of the filled data folder."""
     environ = filled[0] | {"WME_DATA": str(tmp_path / "data")}
     shutil.copytree(filled[0]["WME_DATA"], environ["WME_DATA"])
@@ -77,9 +72,7 @@ def copied(filled: tuple[dict[str, str], Any], call: Callable[..., Any], tmp_pat
     return environ
 
 
-def test_what_was_backed_up_during_loads_and_kills_is_the_same_mirror(
-    call: Callable[..., Any], runner: Any, copied: dict[str, str], hours: list[datetime], tmp_path: Path
-) -> None:
+def test_what_was_backed_up_during_loads_and_kills_is_the_same_mirror(call, runner, copied, hours, tmp_path):
     data, to = Path(copied["WME_DATA"]), tmp_path / "backups"
     before = digests(data)
     assert {"articles", "article_changes", "article_bodies", "hours", "loads", "codes"} <= before.keys()
@@ -126,9 +119,7 @@ def test_what_was_backed_up_during_loads_and_kills_is_the_same_mirror(
         assert digests(folder, moments=False) == after
 
 
-def test_only_new_files_are_copied_and_older_backups_go_when_asked(
-    call: Callable[..., Any], copied: dict[str, str], tmp_path: Path
-) -> None:
+def test_only_new_files_are_copied_and_older_backups_go_when_asked(call, copied, tmp_path):
     data, to = Path(copied["WME_DATA"]), tmp_path / "backups"
     dry = call("backup", str(to), "--dry-run", environ=copied)
     assert dry.code == 0, dry.err
@@ -155,9 +146,7 @@ def test_only_new_files_are_copied_and_older_backups_go_when_asked(
     assert not second.path.exists()
 
 
-def test_what_is_damaged_is_left_out_and_named(
-    call: Callable[..., Any], copied: dict[str, str], tmp_path: Path
-) -> None:
+def test_what_is_damaged_is_left_out_and_named(call, copied, tmp_path):
     data, to = Path(copied["WME_DATA"]), tmp_path / "backups"
     assert call("backup", str(to), environ=copied).code == 0
     archive = next(data.glob("archive/batches/*/*/enwiki*.tar.gz"))
@@ -197,9 +186,7 @@ def test_what_is_damaged_is_left_out_and_named(
     assert "MD5SUMS is damaged" in told.err
 
 
-def test_a_damaged_note_of_the_backup_or_of_the_service_changes_nothing(
-    call: Callable[..., Any], copied: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_damaged_note_of_the_backup_or_of_the_service_changes_nothing(call, copied, tmp_path):
     data, to = Path(copied["WME_DATA"]), tmp_path / "backups"
     assert call("backup", str(to), environ=copied).code == 0
     [backup] = backups.completed(to)
@@ -219,9 +206,7 @@ def test_a_damaged_note_of_the_backup_or_of_the_service_changes_nothing(
         assert contents(data / "archive") == before
 
 
-def test_a_killed_restore_goes_on_and_other_folders_are_left_alone(
-    call: Callable[..., Any], runner: Any, copied: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_killed_restore_goes_on_and_other_folders_are_left_alone(call, runner, copied, tmp_path):
     data, to = Path(copied["WME_DATA"]), tmp_path / "backups"
     assert call("backup", str(to), environ=copied).code == 0
     everything = contents(data)
@@ -250,14 +235,7 @@ def test_a_killed_restore_goes_on_and_other_folders_are_left_alone(
     assert "nothing to back up" in call("backup", str(to), environ=copied | {"WME_DATA": str(tmp_path / "none")}).err
 
 
-def test_the_archive_alone_makes_the_identical_warehouse(
-    call: Callable[..., Any],
-    runner: Any,
-    copied: dict[str, str],
-    service: Any,
-    hours: list[datetime],
-    tmp_path: Path,
-) -> None:
+def test_the_archive_alone_makes_the_identical_warehouse(call, runner, copied, service, hours, tmp_path):
     data, watched = Path(copied["WME_DATA"]), tmp_path / "watched.txt"
     # with a snapshot underneath, and answers that were paid for
     words = ("--snapshots", "--dataset", "snapshot_articles", "--from", f"{hours[2]:%Y-%m-%dT%H}", "--no-reference")
@@ -300,7 +278,7 @@ def test_the_archive_alone_makes_the_identical_warehouse(
     assert "There is no archive in " in call("rebuild", environ=copied | {"WME_DATA": str(tmp_path / "none")}).err
 
 
-def test_nothing_is_removed_while_files_are_copied(call: Callable[..., Any], copied: dict[str, str]) -> None:
+def test_nothing_is_removed_while_files_are_copied(call, copied):
     data = Path(copied["WME_DATA"])
     old = replaced_file(data)
     at_once = copied | {"WME_GRACE_HOURS": "0"}
@@ -315,9 +293,7 @@ def test_nothing_is_removed_while_files_are_copied(call: Callable[..., Any], cop
     assert "1 file removed (21 B)." in call("clean", environ=at_once).out
 
 
-def test_a_full_disk_is_a_sentence(
-    call: Callable[..., Any], copied: dict[str, str], mounted: Callable[[str], Path]
-) -> None:
+def test_a_full_disk_is_a_sentence(call, copied, mounted):
     small = mounted("size=9m")
     told = call("backup", str(small / "backups"), environ=copied)
     assert told.code == 1

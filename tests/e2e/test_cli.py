@@ -24,13 +24,7 @@ from pipelines.cli import run, terminal
 from pipelines.process.interrupts import SENTENCE
 from resources.enterprise.http.answers import ServiceClock
 from tests.builds import lay
-from tests.e2e.conftest import PATIENCE_SECONDS, bare
-
-
-@pytest.fixture
-def environ(account, tmp_path):
-    """The environment of an empty data folder with an account of its own."""
-    return account.environ(tmp_path / "data")
+from tests.e2e.conftest import PATIENCE_SECONDS, bare, is_sentence
 
 
 @pytest.fixture
@@ -57,13 +51,6 @@ def cells_of(told, project):
 
 def downloads(service):
     return [seen for seen in list(service.requests) if seen.path.endswith("/download")]
-
-
-def is_sentence(text):
-    """Whether a failure is told as people tell it, and nothing of Python's is left in it."""
-    return text.strip().endswith(".") and not any(
-        word in text for word in ("Traceback", "[Errno", 'File "', "Error:", "Exception")
-    )
 
 
 # --- run -------------------------------------------------------------------------------------------------------------
@@ -150,6 +137,16 @@ def test_dry_run_tells_what_would_be_fetched_and_fetches_nothing(environ, filled
         (["sql"], "No query was specified"),
         (["batches", "20th"], "is not a valid hour"),
         (["ui", "--port", "0"], "0 is not in the range"),
+        (["snapshots", "plan"], "Missing argument 'ID...'"),
+        (
+            ["snapshots", "plan", "../enwiki"],
+            "'../enwiki' is not a valid snapshot. A valid example is enwiki_namespace_0.",
+        ),
+        (["snapshots", "plan", "--whole", "--chunks", "x_namespace_0"], "whole and chunks are mutually exclusive."),
+        (["snapshots", "download", "--whole", "--chunks", "x_namespace_0"], "whole and chunks are mutually exclusive."),
+        (["snapshots", "download", "--workers", "0", "x_namespace_0"], "0 is not in the range"),
+        (["snapshots", "list", "--all", "--project", "enwiki"], "--project and --all are mutually exclusive."),
+        (["snapshots", "fetch"], "No such command 'fetch'"),
     ],
 )
 def test_wrong_calls_exit_with_2(call, environ, words, sentence, tmp_path):
@@ -244,11 +241,7 @@ def test_run_that_starts_too_early_does_not_move_the_beginning(environ, filled, 
     [
         (["run"], timedelta(days=3), "has not begun: this machine's clock is 3 days ahead of the service's."),
         (["batches"], timedelta(days=3), "has not begun: this machine's clock is 3 days ahead of the service's."),
-        (
-            ["run"],
-            timedelta(days=-3),
-            "This machine's clock is 3 days behind the service's. The service no longer has",
-        ),
+        (["run"], timedelta(days=-3), "This machine's clock is 3 days behind the service's. The service no longer has"),
     ],
 )
 def test_clock_that_is_wrong_is_said_instead_of_hours_that_are_not_there(
@@ -355,7 +348,10 @@ def test_status_with_another_service_than_the_folders(filled, call):
 def test_status_of_a_gap(filled, call, hours, tmp_path):
     environ = filled[0] | {"WME_DATA": str(shutil.copytree(filled[0]["WME_DATA"], tmp_path / "data"))}
     after = hours[2] + timedelta(hours=1)
-    call("run", *between(after, after), "--no-reference", environ=environ)
+    told = call("run", *between(after, after), "--no-reference", environ=environ)
+    # nobody needs the examples twice
+    assert "DuckDB file: " in told.out
+    assert not any(question in told.out for question in run.EXAMPLES)
     told = call("status", environ=environ)
     assert f"! frwiki namespace 0 {hours[2]:%Y-%m-%d %H:00}: missing. The hour was not fetched" in told.out
     assert [cells_of(told, project).strip("-?") for project in ("enwiki", "frwiki")] == ["LLML", "LLML"]
@@ -372,23 +368,15 @@ def test_status_of_a_gap(filled, call, hours, tmp_path):
 
 
 def test_sql_answers_as_a_table(filled, call):
-    told = call(
-        "sql", "SELECT project_id, 1234567 AS article_id, 1234567 AS n FROM projects LIMIT 1", environ=filled[0]
-    )
-    assert told.code == 0
-    assert told.err == ""
+    query = "SELECT project_id, 1234567 AS article_id, 1234567 AS n FROM projects LIMIT 1"
+    told = call("sql", query, environ=filled[0])
+    assert (told.code, told.err) == (0, "")
     header, row = told.out.splitlines()
     assert header.split() == ["project_id", "article_id", "n"]
     assert row.split()[1:] == ["1234567", "1,234,567"]
-
-
-def test_sql_shows_values_as_they_are(filled, call):
     told = call("sql", "SELECT '[red]x[/red]' AS a, '[/x]' AS b, chr(27) || '[31m' AS c", environ=filled[0])
     assert told.code == 0
     assert told.out.splitlines()[1].split() == ["[red]x[/red]", "[/x]", "\\x1b[31m"]
-
-
-def test_sql_table_is_limited_and_says_so(filled, call):
     told = call("sql", "--limit", "2", "SELECT * FROM range(5)", environ=filled[0])
     assert told.out.splitlines()[1:] == ["    0", "    1", "Showing 2 of 5 rows. Raise --limit to see more."]
 
@@ -508,10 +496,10 @@ def test_sandbox_keeps_its_state_below_the_data_folder_unless_told_otherwise(cal
     assert f"(default: {tmp_path / 'data' / 'sandbox'})" in told.out
 
 
-def test_sandbox_serves_the_account_of_the_environment_until_it_is_interrupted(wme, tmp_path):
+def test_sandbox_serves_the_account_of_the_environment_until_it_is_interrupted(forked, tmp_path):
     account = {"WME_USERNAME": "Ada", "WME_PASSWORD": "Secret-Word-1"}
     words = ["sandbox", "--changes-per-hour", "5", "--body-bytes", "100", "--projects", "enwiki", "--prepare", "0"]
-    process = wme(*words, environ={**account, "WME_DATA": str(tmp_path / "data")})
+    process = forked(*words, environ={**account, "WME_DATA": str(tmp_path / "data")})
     address = process.stdout.readline().split()[4]
     with urllib.request.urlopen(f"{address}/spec") as answer:
         assert json.load(answer)["openapi"].startswith("3.1")
@@ -523,7 +511,7 @@ def test_sandbox_serves_the_account_of_the_environment_until_it_is_interrupted(w
     with urllib.request.urlopen(request) as answer:
         assert json.load(answer)["expires_in"] == 86_400
     assert (tmp_path / "data" / "sandbox" / "account.json").exists()
-    second = wme(*words, environ={"WME_DATA": str(tmp_path / "data")})
+    second = forked(*words, environ={"WME_DATA": str(tmp_path / "data")})
     _, err = second.communicate(timeout=PATIENCE_SECONDS)
     assert (second.returncode, address in err) == (1, True)
     process.send_signal(signal.SIGINT)
@@ -564,9 +552,9 @@ def test_reader_that_has_seen_enough(filled, wme):
         assert process.wait(timeout=PATIENCE_SECONDS) in {0, 1}, words
 
 
-def test_interrupt_ends_a_run_at_once_and_the_next_goes_on(environ, account, wme, service, hours, until):
+def test_interrupt_ends_a_run_at_once_and_the_next_goes_on(environ, account, forked, service, hours, until):
     service.faults.add(path="/v2/batches/*", kind="slow", count=None, bytes_per_second=500)
-    process = wme("run", *between(hours[0], hours[0]), "--no-reference", environ=environ)
+    process = forked("run", *between(hours[0], hours[0]), "--no-reference", environ=environ)
     until(lambda: len(downloads(service)) >= 2)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=PATIENCE_SECONDS)

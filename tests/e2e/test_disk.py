@@ -9,7 +9,6 @@ import signal
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
@@ -21,7 +20,7 @@ COMMANDS = [("run", "--hours", "1"), ("publish",), ("auth", "login")]
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
-def test_a_full_disk_is_said_before_anything_is_made(account: Any, call: Any, mounted: Any, words: Any) -> None:
+def test_a_full_disk_is_said_before_anything_is_made(account, call, mounted, words):
     disk = mounted("size=4m")
     told = call(*words, environ=account.environ(disk / "data"), history=True)
     assert told.code == 1
@@ -31,7 +30,7 @@ def test_a_full_disk_is_said_before_anything_is_made(account: Any, call: Any, mo
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
-def test_a_disk_mounted_for_reading_is_called_so(account: Any, call: Any, mounted: Any, words: Any) -> None:
+def test_a_disk_mounted_for_reading_is_called_so(account, call, mounted, words):
     disk = mounted("ro")
     told = call(*words, environ=account.environ(disk / "data"), history=True)
     assert told.code == 1
@@ -41,9 +40,7 @@ def test_a_disk_mounted_for_reading_is_called_so(account: Any, call: Any, mounte
     )
 
 
-def test_what_only_reads_answers_on_a_full_disk_and_on_one_mounted_for_reading(
-    account: Any, call: Any, mounted: Any
-) -> None:
+def test_what_only_reads_answers_on_a_full_disk_and_on_one_mounted_for_reading(account, call, mounted):
     disk = mounted("size=16m")
     environ = account.environ(disk / "data")
     assert call("auth", "login", environ=environ).code == 0
@@ -53,7 +50,7 @@ def test_what_only_reads_answers_on_a_full_disk_and_on_one_mounted_for_reading(
         while True:
             ballast.write(bytes(4096))
 
-    def answers() -> None:
+    def answers():
         told = call("auth", "status", environ=environ)
         assert (told.code, told.err) == (0, "")
         assert f"Logged in as {account.username}." in told.out
@@ -82,13 +79,13 @@ def test_what_only_reads_answers_on_a_full_disk_and_on_one_mounted_for_reading(
     answers()
 
 
-def test_a_disk_that_fills_up_on_the_way_is_a_sentence_too(
-    account: Any, wme: Any, hours: Any, mounted: Any, until: Any
-) -> None:
+def test_a_disk_that_fills_up_on_the_way_is_a_sentence_too(account, forked, hours, mounted, until):
     disk = mounted("size=16m")
     # it is not through before the disk is full
     account.sandbox.faults.add(path="*/download", kind="slow", bytes_per_second=2_000, count=None)
-    process = wme("run", "--no-reference", "--from", f"{hours[0]:%Y-%m-%dT%H}", environ=account.environ(disk / "data"))
+    process = forked(
+        "run", "--no-reference", "--from", f"{hours[0]:%Y-%m-%dT%H}", environ=account.environ(disk / "data")
+    )
     until(lambda: list(disk.glob("data/dagster/history/*.db")))
     with suppress(OSError), (disk / "ballast").open("wb", buffering=0) as ballast:
         while True:
@@ -98,29 +95,28 @@ def test_a_disk_that_fills_up_on_the_way_is_a_sentence_too(
     assert "Traceback" not in err, err
     # by whichever part met it: the history, the download, the lake or the warehouse
     assert re.search(
-        r"The disk is full|No space left|Disk space or memory ran out|[Mm]ake room|[Ff]ree (?:\w+ )*space",
-        err,
+        r"The disk is full|No space left|Disk space or memory ran out|[Mm]ake room|[Ff]ree (?:\w+ )*space", err
     ), err
 
 
 def test_a_disk_that_fills_up_amid_compaction_snapshot_and_publication_leaves_everything_as_it_was(
-    account: Any, runner: Any, hours: Any, mounted: Any, unfinished: Any, until: Any
-) -> None:
+    account, runner, hours, mounted, unfinished, until
+):
     disk = mounted("size=160m")
     data = disk / "data"
     environ = account.environ(data)
     unpublished = {**environ, "WME_PUBLISH": "off"}
     now, later = datetime.now(UTC), datetime.now(UTC) + timedelta(days=3)
 
-    def job(environ: dict[str, str], hours: Any = (), snapshots: Any = ()) -> Any:
+    def job(environ, hours=(), snapshots=()):
         request = {"environ": environ, "hours": [f"{hour:%Y-%m-%dT%H:00+00:00}" for hour in hours], "history": False}
         return runner.call("tests.e2e.actors", "bring_in", {**request, "snapshots": list(snapshots)})
 
-    def found() -> tuple[Any, ...]:
+    def found():
         with duckdb.connect(str(data / "warehouse.duckdb"), read_only=True) as connection:
             return whole(connection)
 
-    def begin(*, stopped: bool = False) -> dict[str, Any]:
+    def begin(*, stopped=False):
         """All three at once, each as far as the phase where it begins to write, if they are to be stopped."""
         at = {phase: {"STOP_AT": phase} if stopped else {} for phase in ("rewrite", "convert snapshot", "publish")}
         return {
@@ -129,7 +125,7 @@ def test_a_disk_that_fills_up_amid_compaction_snapshot_and_publication_leaves_ev
             "publish": runner.call("tests.e2e.actors", "publish", environ | at["publish"], now.isoformat()),
         }
 
-    def is_stopped(run: Any) -> bool:
+    def is_stopped(run):
         return Path(f"/proc/{run.pid}/stat").read_text().rpartition(") ")[2][0] == "T"
 
     assert job(environ, hours[:2]).finish() == []
@@ -161,7 +157,7 @@ def test_a_disk_that_fills_up_amid_compaction_snapshot_and_publication_leaves_ev
     assert list(data.glob("lake/compacted/article_changes/*.parquet"))
 
 
-def refused(run: Any) -> str:
+def refused(run):
     """What a run that failed says of it."""
     try:
         return "\n".join(run.finish())

@@ -7,7 +7,6 @@ import io
 import json
 import shutil
 import tarfile
-from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -19,17 +18,10 @@ from resources import datasets
 from resources.formatting import hour_text
 from resources.settings import read
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime
-    from pathlib import Path
-
-    import pytest
-
 LAKE = layers.lake_key(datasets.ARTICLE_CHANGES)
 
 
-def rewrite(path: Path, change: Callable[[dict[str, Any]], None]) -> int:
+def rewrite(path, change):
     """Change every record of an archive where it lies; returns their number."""
     with tarfile.open(path) as tar:
         members = [(info.name, tar.extractfile(info).read()) for info in tar]  # type: ignore[union-attr]
@@ -48,15 +40,13 @@ def rewrite(path: Path, change: Callable[[dict[str, Any]], None]) -> int:
     return count
 
 
-def grow(record: dict[str, Any]) -> None:
+def grow(record):
     record["mood"] = "calm\x1b[31m" * 100
     record["version"]["scores"] = {"novelty": {"high": 0.5}}
     record["categories"] = [{"name": "A", "url": "u", "rank": 2}, {"name": "B", "url": "u", "rank": 3}]
 
 
-def test_unknown_fields_are_kept_counted_and_told(
-    filled: Any, call: Any, hours: list[datetime], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unknown_fields_are_kept_counted_and_told(filled, call, hours, tmp_path, monkeypatch):
     environ = filled[0] | {"WME_DATA": str(tmp_path / "data")}
     assert "unknown fields" not in call("status", environ=filled[0]).out
     shutil.copytree(filled[0]["WME_DATA"], environ["WME_DATA"])

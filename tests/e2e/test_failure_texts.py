@@ -37,10 +37,7 @@ def test_failures_agree_with_the_table_and_name_their_dataset(account, call, ser
     assert [
         line.partition(" must leave 999,999.0 GB of disk space free (WME_MIN_FREE_GB), ")[0].split(" about ")[0]
         for line in said
-    ] == [
-        "article_changes: The run needs",
-        "entity_changes: The run needs",
-    ]
+    ] == ["article_changes: The run needs", "entity_changes: The run needs"]
 
 
 def test_what_meets_every_dataset_alike_is_said_once(call, filled, hours, tmp_path):

@@ -55,8 +55,3 @@ def test_the_first_run_ends_exact_and_says_what_it_does(environ, call):
     assert len(states) == 3
     assert all(state.exact_from_at < state.exact_until_at for state in states), states
     assert all(abs(before - AGO - state.base_boundary_at) < timedelta(hours=2) for state in states)
-    # nobody needs the examples twice
-    again = call("run", "--no-reference", environ=environ)
-    assert again.code == 0, again.err
-    assert not any(question in again.out for question in EXAMPLES)
-    assert "DuckDB file: " in again.out

@@ -11,12 +11,18 @@ import pytest
 
 from tests.e2e.conftest import ROOT
 
-#: What each way of starting takes for the data folder.
-WAYS = {
-    "wme": ["-m", "pipelines", "sql", "SELECT 1"],
-    "notebook": ["-c", "from pipelines.notebook import connect; connect()"],
-    "dagster": ["-m", "dagster", "definitions", "validate", "-w", "../project/workspace.yaml"],
-}
+WME = ["-m", "pipelines", "sql", "SELECT 1"]
+#: Opens the published file as notebooks do, and prints the error.
+NOTEBOOK = """
+import os
+from pipelines.notebook import connect
+
+def ask():
+    try:
+        connect()
+    except Exception as error:
+        print(error)
+"""
 
 
 @pytest.fixture
@@ -52,34 +58,33 @@ def test_a_missing_file_is_named_where_every_way_looks_for_it(project, tmp_path)
     (project / ".env").write_text("WME_DATA=~/mirror\nWME_SANDBOX=1\n")
     where, home = project.parent / "elsewhere", tmp_path / "home"
     home.mkdir()
-    assert f"There is no published file {home}/mirror/warehouse.duckdb" in told(
-        project, WAYS["wme"], where, HOME=str(home)
-    )
+    assert f"There is no published file {home}/mirror/warehouse.duckdb" in told(project, WME, where, HOME=str(home))
     (project / ".env").write_text("WME_DATA=mirror\nWME_SANDBOX=1\n")
-    for way, folder in (("wme", where), ("notebook", where), ("notebook", project)):
-        assert f"There is no published file {project}/mirror/warehouse.duckdb" in told(project, WAYS[way], folder)
-    other = told(project, WAYS["notebook"], where, WME_DATA=str(project.parent / "other"))
-    assert f"There is no published file {project.parent}/other/warehouse.duckdb" in other
-    assert not (project.parent / "other").exists()
+    assert f"There is no published file {project}/mirror/warehouse.duckdb" in told(project, WME, where)
+    program = (
+        f"{NOTEBOOK}\nask(); os.chdir({str(project)!r}); ask(); os.environ['WME_DATA'] = '{tmp_path}/other'; ask()"
+    )
+    said = told(project, ["-c", program], where).splitlines()
+    for line, data in zip(said, (project / "mirror", project / "mirror", tmp_path / "other"), strict=True):
+        assert line.startswith(f"There is no published file {data}/warehouse.duckdb")
+    assert not (tmp_path / "other").exists()
     assert list(where.iterdir()) == []
 
 
 def test_another_settings_file_takes_the_place_of_the_projects(project):
     (project / ".env").write_text("WME_DATA=mirror\nWME_USERNAME=somebody\nWME_PASSWORD=x\nWME_PROJECTS=enwiki\n")
-    named = project.parent / "elsewhere" / "other.env"
+    named, name = project.parent / "elsewhere" / "other.env", "../elsewhere/other.env"
     named.write_text("WME_NAMESPACES=14\n")
-    for way, name in (("notebook", str(named)), ("wme", "../elsewhere/other.env")):
-        where = f"There is no published file {named.parent}/data/warehouse.duckdb"
-        assert where in told(project, WAYS[way], project, WME_ENV_FILE=name)
+    missing = f"There is no published file {named.parent}/data/warehouse.duckdb"
+    assert missing in told(project, WME, project, WME_ENV_FILE=name)
     # children of Dagster's, which run in other folders, are named the same file
-    program = [
-        "-c",
-        (
-            "from pipelines.definitions import defs; defs(); import os; "
-            "print(os.environ['WME_ENV_FILE'], os.environ.get('WME_USERNAME'))"
-        ),
-    ]
-    assert told(project, program, project, WME_ENV_FILE="../elsewhere/other.env") == f"{named} None\n"
+    program = (
+        f"{NOTEBOOK}ask(); os.environ['WME_ENV_FILE'] = '{name}'; from pipelines.definitions import defs; defs(); "
+        "print(os.environ['WME_ENV_FILE'], os.environ.get('WME_USERNAME'))"
+    )
+    said, children = told(project, ["-c", program], project, WME_ENV_FILE=str(named)).splitlines()
+    assert said.startswith(missing)
+    assert children == f"{named} None"
 
 
 def test_dagster_from_another_folder_finds_the_mirror_of_the_project(project):
@@ -87,7 +92,9 @@ def test_dagster_from_another_folder_finds_the_mirror_of_the_project(project):
     (project / ".env").write_text("WME_DATA=mirror\n")
     (project / "mirror" / "archive" / "batches" / "date=2026-01-02" / "hour=03").mkdir(parents=True)
     (project / "show.py").write_text(
-        "import sys; from pipelines.definitions import defs\n"
+        "from dagster._cli import cli\n"
+        "cli(['definitions', 'validate', '-w', '../project/workspace.yaml'], standalone_mode=False)\n"
+        "from pipelines.definitions import defs\n"
         "graph = (defs := defs()).resolve_asset_graph()\n"
         "import dagster as dg\n"
         "lake = dg.build_resources({'lake': defs.resources['lake']}).__enter__().lake\n"
@@ -95,10 +102,10 @@ def test_dagster_from_another_folder_finds_the_mirror_of_the_project(project):
         "print(lake.settings.data, hours.get_first_partition_key())\n"
     )
     elsewhere = project.parent / "elsewhere"
-    assert told(project, [str(project / "show.py")], elsewhere).splitlines() == [f"{project}/mirror 2026-01-02-03:00"]
     (home := project.parent / "history").mkdir()
-    said = told(project, WAYS["dagster"], elsewhere, DAGSTER_HOME=str(home))
+    said = told(project, [str(project / "show.py")], elsewhere, DAGSTER_HOME=str(home))
     assert "Validation successful for code location enterprise-content-mirror" in said, said
+    assert f"{project}/mirror 2026-01-02-03:00" in said.splitlines(), said
     assert list(elsewhere.iterdir()) == []
 
 

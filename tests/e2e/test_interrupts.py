@@ -16,7 +16,6 @@ import subprocess
 import sys
 import termios
 import time
-from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import duckdb
@@ -26,11 +25,6 @@ from filelock import FileLock
 from pipelines.process.interrupts import SENTENCE
 from tests.builds import lay
 from tests.e2e.conftest import PATIENCE_SECONDS, ROOT, Account
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
-    from pathlib import Path
 
 ENDED = {dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.CANCELED}
 #: A run has more audit events than these, about 76,000: who measures no run strikes before its last fifth.
@@ -59,7 +53,7 @@ main()
 class Counted:
     """`wme` in a process group of its own, which tells when it has come to a moment."""
 
-    def __init__(self, words: Sequence[str], environ: dict[str, str], moment: int = -1) -> None:
+    def __init__(self, words, environ, moment=-1):
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("WME_", "DAGSTER_HOME"))}
         self.pipe, writing = os.pipe()
         self.process = subprocess.Popen(
@@ -75,19 +69,19 @@ class Counted:
         )
         os.close(writing)
 
-    def told(self) -> str:
+    def told(self):
         """What it told on its pipe: `now`, a number of events, or nothing."""
         data = os.read(self.pipe, 100)
         os.close(self.pipe)
         return data.decode()
 
 
-def span(hours: Sequence[datetime]) -> tuple[str, ...]:
+def span(hours):
     return ("run", "--from", f"{hours[0]:%Y-%m-%dT%H}", "--to", f"{hours[-1]:%Y-%m-%dT%H}")
 
 
 @pytest.fixture(scope="module")
-def length(service: Any, hours: Any, tmp_path_factory: pytest.TempPathFactory) -> int:
+def length(service, hours, tmp_path_factory):
     """The audit events of a run that nobody disturbs."""
     account = Account(service, "undisturbed", f"Passw0rd-{os.urandom(8).hex()}")
     service.accounts.create(account.username, account.password, groups=["group_3"])
@@ -97,9 +91,7 @@ def length(service: Any, hours: Any, tmp_path_factory: pytest.TempPathFactory) -
     return int(counted.told())
 
 
-def interrupted(
-    words: Sequence[str], environ: dict[str, str], moment: int, wait: float, number: int, bound: float
-) -> None:
+def interrupted(words, environ, moment, wait, number, bound):
     """Strike at a moment, and see that the command ends as it should."""
     counted = Counted(words, environ, moment)
     told = counted.told()
@@ -115,7 +107,7 @@ def interrupted(
     assert seconds < bound
 
 
-def tidy(data: Path) -> None:
+def tidy(data):
     """Nothing is locked, and no run is shown as under way."""
     home = data / "dagster"
     assert not list(home.glob("processes/*"))
@@ -127,9 +119,7 @@ def tidy(data: Path) -> None:
             pass
 
 
-def campaign(
-    seed: int, count: int, bound: float, data: Path, account: Any, hours: Any, length: int, runner: Any, unfinished: Any
-) -> None:
+def campaign(seed, count, bound, data, account, hours, length, runner, unfinished):
     """Interrupt `count` runs, each over an empty folder and in another part of its way; let each go on afterwards."""
     chance = random.Random(seed)
     for part in range(count):
@@ -146,26 +136,22 @@ def campaign(
 
 
 @pytest.fixture(scope="module")
-def hours(hours: list[datetime]) -> list[datetime]:
+def hours(hours):
     """One hour goes through everything."""
     return hours[2:]
 
 
-def test_an_interrupt_at_any_moment_ends_a_run_with_a_sentence(
-    tmp_path: Path, account: Any, hours: Any, runner: Any, unfinished: Any
-) -> None:
+def test_an_interrupt_at_any_moment_ends_a_run_with_a_sentence(tmp_path, account, hours, runner, unfinished):
     # others share the machine
     campaign(1, 2, 60, tmp_path, account, hours, FEWEST_EVENTS, runner, unfinished)
 
 
 @pytest.mark.soak
-def test_forty_interrupts_leave_nothing_behind(
-    tmp_path: Path, account: Any, hours: Any, length: int, runner: Any, unfinished: Any
-) -> None:
+def test_forty_interrupts_leave_nothing_behind(tmp_path, account, hours, length, runner, unfinished):
     campaign(1000, 40, 5, tmp_path, account, hours, length, runner, unfinished)
 
 
-def test_interrupt_of_a_prompt_gives_the_terminal_its_echo_back(tmp_path: Path, account: Any, until: Any) -> None:
+def test_interrupt_of_a_prompt_gives_the_terminal_its_echo_back(tmp_path, account, until):
     ours, theirs = pty.openpty()
     before = termios.tcgetattr(theirs)
     process = subprocess.Popen(
@@ -192,7 +178,7 @@ def test_interrupt_of_a_prompt_gives_the_terminal_its_echo_back(tmp_path: Path, 
         os.close(descriptor)
 
 
-def ended(code: str) -> tuple[int, str]:
+def ended(code):
     """The exit code and what a program says that ends itself by signals."""
     told = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
@@ -200,7 +186,7 @@ def ended(code: str) -> tuple[int, str]:
     return told.returncode, told.stderr
 
 
-def test_signals_that_were_ignored_stay_so() -> None:
+def test_signals_that_were_ignored_stay_so():
     """As after `nohup`, and in the background of a script."""
     code = (
         "import os, signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
@@ -210,7 +196,7 @@ def test_signals_that_were_ignored_stay_so() -> None:
     assert ended(code) == (130, f"{SENTENCE}\n")
 
 
-def test_an_ignored_interrupt_stays_ignored_while_dagster_has_a_handler_of_its_own() -> None:
+def test_an_ignored_interrupt_stays_ignored_while_dagster_has_a_handler_of_its_own():
     """It installs one for each step of a run, whatever was there before.
 
     Of Ctrl-C a script's background knows nothing.
@@ -226,7 +212,7 @@ def test_an_ignored_interrupt_stays_ignored_while_dagster_has_a_handler_of_its_o
     assert ended(code) == (143, f"{SENTENCE}\n")
 
 
-def test_what_cannot_be_tidied_holds_nobody_up() -> None:
+def test_what_cannot_be_tidied_holds_nobody_up():
     code = (
         "import os, signal, threading, time; from pipelines.process import interrupts; interrupts.watch()\n"
         "with interrupts.tidied(threading.Event().wait):\n"

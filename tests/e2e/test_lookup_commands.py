@@ -140,10 +140,7 @@ def test_every_list_and_record_of_metadata(wme):
     assert (
         told.code,
         told.err.startswith("Could not read /v2/projects/nowiki_: the service responded with status 404"),
-    ) == (
-        1,
-        True,
-    )
+    ) == (1, True)
 
 
 def test_every_list_and_record_of_snapshots(wme):

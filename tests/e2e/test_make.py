@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def make(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+def make(*arguments, **environ):
     return subprocess.run(
         ["make", "--no-print-directory", *arguments],
         cwd=ROOT,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pytest
@@ -12,10 +11,6 @@ from pipelines.operations import run as runs
 from pipelines.operations.run import RunReport
 from tests.e2e.conftest import PATIENCE_SECONDS, bare
 from tests.relay import Relay
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 #: Runs `wme` and tells in a file, one byte each, how often a port was asked for a connection.
 COUNTING = """
@@ -34,7 +29,7 @@ ATTEMPTS = 6
 
 
 @pytest.fixture
-def relay(account: Any) -> Iterator[Relay]:
+def relay(account):
     relay = Relay(account.sandbox.url)
     yield relay
     relay.close()
@@ -43,7 +38,7 @@ def relay(account: Any) -> Iterator[Relay]:
 class Command:
     """`wme` by way of a relay."""
 
-    def __init__(self, runner: Any, relay: Relay, account: Any, data: Path, *words: str) -> None:
+    def __init__(self, runner, relay, account, data, *words):
         ways = dict.fromkeys(("WME_AUTH_URL", "WME_BASE_URL", "WME_REALTIME_URL"), relay.url)
         self._counted = data.with_name("connects")
         self._seen = 0
@@ -51,34 +46,32 @@ class Command:
             COUNTING, str(self._counted), str(relay.port), *words, environ=bare() | account.environ(data, **ways)
         )
 
-    def connects(self) -> int:
+    def connects(self):
         """Connections that were attempted since the last call."""
         before, self._seen = self._seen, self._counted.stat().st_size
         return self._seen - before
 
-    def finish(self) -> str:
+    def finish(self):
         """Wait for the end; returns what it said on standard error since it was last read."""
         _, err = self.process.communicate(timeout=PATIENCE_SECONDS)
         return err
 
 
-def span(hours: list[Any]) -> tuple[str, ...]:
+def span(hours):
     return "--from", f"{hours[0]:%Y-%m-%dT%H}", "--to", f"{hours[-1]:%Y-%m-%dT%H}"
 
 
-def loaded(data: Path) -> list[Any]:
+def loaded(data):
     with duckdb.connect(str(data / "warehouse.duckdb"), read_only=True) as connection:
         rows = connection.execute("SELECT DISTINCT batch_hour AT TIME ZONE 'UTC' FROM loads ORDER BY 1").fetchall()
     return [hour for (hour,) in rows]
 
 
-def naive(hours: list[Any]) -> list[Any]:
+def naive(hours):
     return [hour.replace(tzinfo=None) for hour in hours]
 
 
-def test_waiting_for_a_host_takes_the_run_to_its_end(
-    account: Any, relay: Relay, runner: Any, hours: list[Any], tmp_path: Path
-) -> None:
+def test_waiting_for_a_host_takes_the_run_to_its_end(account, relay, runner, hours, tmp_path):
     relay.cut()
     command = Command(runner, relay, account, tmp_path / "data", "run", "--wait=5", *span(hours[:1]))
     seen = ""
@@ -96,7 +89,7 @@ def test_waiting_for_a_host_takes_the_run_to_its_end(
     assert loaded(tmp_path / "data") == naive(hours[:1])
 
 
-def test_a_wait_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wait_ends(monkeypatch):
     lost = RunReport(["Could not."], unreachable=True)
     moments, looks, said = [0.0], [], []
     clock = SimpleNamespace(monotonic=lambda: moments[-1], sleep=lambda seconds: moments.append(moments[-1] + seconds))

@@ -20,7 +20,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pytest
@@ -35,9 +34,6 @@ from resources.sandbox import find
 from tests.e2e.conftest import PATIENCE_SECONDS, ROOT, bare
 from tests.e2e.test_backfill_in_browser import CHROMIUM, FLAGS, answered, left, post, until
 from tests.local_cluster import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 UI = Path(sys.executable).with_name("wme")
 SELECTOR = 'repositoryLocationName: "enterprise-content-mirror", repositoryName: "__repository__"'
@@ -60,9 +56,9 @@ class Listener:
 
 
 @contextmanager
-def listening() -> Iterator[Listener]:
+def listening():
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+        def do_GET(self):
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             listener.seen.append((self.command, self.path, body))
             answer = listener.page.encode()
@@ -74,7 +70,7 @@ def listening() -> Iterator[Listener]:
 
         do_POST = do_GET  # noqa: N815  the library's name
 
-        def log_message(self, *_: Any) -> None:
+        def log_message(self, *_):
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -101,20 +97,20 @@ class Ui:
     log: Path
 
     @property
-    def url(self) -> str:
+    def url(self):
         return f"http://127.0.0.1:{self.port}"
 
-    def ask(self, query: str) -> dict[str, Any]:
+    def ask(self, query):
         return post(f"{self.url}/graphql", {"query": query})["data"]
 
-    def mutation(self, config: str | None = None) -> str:
+    def mutation(self, config=None):
         """The launch of a job that logs in, at the address of the other website."""
         stolen = (
             config or f'{{resources: {{enterprise: {{config: {{auth_url: "http://127.0.0.1:{self.evil.port}"}}}}}}}}'
         )
         return LAUNCH % (f'{SELECTOR}, jobName: "reference"', json.dumps(stolen))
 
-    def untouched(self) -> None:
+    def untouched(self):
         """Nothing was started or recorded, and nobody got the password."""
         runs = self.ask("{ runsOrError { ... on Runs { results { runId } } } }")["runsOrError"]["results"]
         assert runs == []
@@ -124,23 +120,22 @@ class Ui:
         ]
         assert ["forged"] not in [node["key"]["path"] for node in keys]
 
-    def run(self, job: str, status: str) -> dict[str, Any]:
+    def run(self, job, status):
         """A run of a job that is launched, once it has a status."""
         launched = self.ask(LAUNCH % (f'{SELECTOR}, jobName: "{job}"', "{}"))
         identifier = launched["launchRun"]["run"]["runId"]
 
-        def look() -> dict[str, Any] | None:
-            found: dict[str, Any] = self.ask(
-                f'{{ runOrError(runId: "{identifier}") {{ ... on Run {{ status tags {{ key }} }} }} }}'
-            )["runOrError"]
+        def look():
+            found = self.ask(f'{{ runOrError(runId: "{identifier}") {{ ... on Run {{ status tags {{ key }} }} }} }}')[
+                "runOrError"
+            ]
             return found if found["status"] == status else None
 
-        made: dict[str, Any] = until(look, PATIENCE_SECONDS, f"The run is {status}", self.log)
-        return made
+        return until(look, PATIENCE_SECONDS, f"The run is {status}", self.log)
 
 
 @pytest.fixture(scope="module")
-def ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
+def ui(tmp_path_factory):
     folder, port = tmp_path_factory.mktemp("websites"), free_port()
     environ = bare() | {
         "WME_DATA": str(folder / "data"),
@@ -235,9 +230,9 @@ def test_pages_of_other_websites_start_nothing_and_the_uis_own_page_works(ui):
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
         page = browser.new_page(viewport={"width": 1500, "height": 2000})
         page.set_default_timeout(120_000)
-        statuses: dict[str, set[int]] = {}
+        statuses = {}
 
-        def note(response: Any) -> None:
+        def note(response):
             if response.url.startswith(ui.url):
                 statuses.setdefault(f"{response.request.method} {response.request.resource_type}", set()).add(
                     response.status
@@ -269,7 +264,7 @@ def test_pages_of_other_websites_start_nothing_and_the_uis_own_page_works(ui):
         browser.close()
 
 
-def _no_frame_shows_it(ui: Ui, page: Any) -> None:
+def _no_frame_shows_it(ui, page):
     """The public name over plain http, to which browsers send no Sec-Fetch-Dest.
 
     Whoever frames the UI could have it clicked.
@@ -290,7 +285,7 @@ NAME = (
 )
 
 
-def _names_in_markdown_are_text(ui: Ui, page: Any) -> None:
+def _names_in_markdown_are_text(ui, page):
     told = failed_hours({EARLIEST: ConnectionError(NAME)}, 2)
     with opened(ui.data / "dagster") as instance:
         instance.report_runless_asset_event(

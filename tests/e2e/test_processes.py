@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import duckdb
@@ -16,9 +15,6 @@ import duckdb
 from resources.warehouse import Warehouse
 from tests.builds import NO_BAR, lay
 from tests.e2e.conftest import PATIENCE_SECONDS
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 #: Opens the published file again and again, read-only, and tells what it sees whenever that is new.
 READER = """
@@ -57,13 +53,11 @@ print(json.dumps(looks), flush=True)
 """
 
 
-def requests_of(account: Any, ending: str, status: int | None = None) -> int:
+def requests_of(account, ending, status=None):
     return sum(seen.path.endswith(ending) and status in (None, seen.status) for seen in list(account.sandbox.requests))
 
 
-def test_two_runs_at_once_end_alike_and_fetch_everything_once(
-    account: Any, runner: Any, hours: Any, tmp_path: Path, unfinished: Any
-) -> None:
+def test_two_runs_at_once_end_alike_and_fetch_everything_once(account, runner, hours, tmp_path, unfinished):
     environ = account.environ(tmp_path / "data")
     account.sandbox.faults.add(path="*/download", kind="slow", bytes_per_second=1_500_000, count=None)
     both = [runner.start(environ, hours[1:], reference=True) for _ in range(2)]
@@ -81,9 +75,7 @@ def test_two_runs_at_once_end_alike_and_fetch_everything_once(
     assert unfinished(tmp_path / "data") == []
 
 
-def test_a_reader_sees_whole_hours_only_while_hours_come_in(
-    account: Any, runner: Any, hours: Any, tmp_path: Path
-) -> None:
+def test_a_reader_sees_whole_hours_only_while_hours_come_in(account, runner, hours, tmp_path):
     data = lay(tmp_path / "data")
     reader = subprocess.Popen(
         [sys.executable, "-c", NO_BAR + READER, str(data / "warehouse.duckdb")],
@@ -120,9 +112,7 @@ def test_a_reader_sees_whole_hours_only_while_hours_come_in(
         assert 0 < articles <= bodies
 
 
-def test_a_killed_run_is_ended_in_the_history_and_blocks_nobody(
-    account: Any, runner: Any, hours: Any, tmp_path: Path
-) -> None:
+def test_a_killed_run_is_ended_in_the_history_and_blocks_nobody(account, runner, hours, tmp_path):
     for phase in ("load", "apply"):
         run = runner.start(account.environ(tmp_path), hours[2:])
         assert run.wait_for(f"> {phase}")

@@ -8,7 +8,6 @@ import shutil
 import signal
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pytest
@@ -20,21 +19,13 @@ from resources.lake.decode.strict_json import Bad
 from tests.builds import lay
 from tests.e2e.conftest import PATIENCE_SECONDS, bare
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime
-
-
 ROOT = Path(__file__).resolve().parents[2]
 LONG = 2000
 VERSION = "resources.lake.conversion.CONVERTER_VERSION"
 #: Where a retry is killed, one after another: before a function of the pipeline does its work, or when it has done it.
 #: Rows of the loaded files, repeated events among them: `agree` compares them with the table.
 ROWS = "SELECT sum(row_count)::BIGINT FROM loads"
-MOMENTS = (
-    ("assets.steps.hour", "load_hour", False),
-    ("assets.steps.hour", "load_hour", True),
-)
+MOMENTS = (("assets.steps.hour", "load_hour", False), ("assets.steps.hour", "load_hour", True))
 KILLED = """
 import os, pkgutil, signal
 place, name, after = {moment!r}
@@ -50,12 +41,12 @@ main()
 """
 
 
-def chosen(line: bytes) -> bool:
+def chosen(line):
     """Whether the older reader does not understand a line: about one in ten."""
     return zlib.crc32(line) % 10 == 0
 
 
-def is_record(line: bytes) -> bool:
+def is_record(line):
     try:
         read_record(line)
     except Bad:
@@ -63,11 +54,11 @@ def is_record(line: bytes) -> bool:
     return True
 
 
-def older_converter(patch: pytest.MonkeyPatch, of: Callable[[RecordReader], bool]) -> None:
+def older_converter(patch, of):
     """Put an older converter in place, which rejects some good lines of certain archives."""
     original = RecordReader.read
 
-    def read_lines(self: RecordReader, view: memoryview) -> Any:
+    def read_lines(self, view):
         if not of(self):
             return original(self, view)
         refused, kept, place = [], [], 0
@@ -88,9 +79,7 @@ def older_converter(patch: pytest.MonkeyPatch, of: Callable[[RecordReader], bool
 
 
 @pytest.fixture(scope="module")
-def loaded(
-    filled: Any, service: Any, call: Any, hours: list[datetime], tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, str]:
+def loaded(filled, service, call, hours, tmp_path_factory):
     """Two hours loaded by the older converter, each with a line that nobody can read."""
     environ = filled[0] | {"WME_DATA": str(lay(tmp_path_factory.mktemp("older") / "data"))}
     for hour in hours[:2]:
@@ -109,24 +98,24 @@ def loaded(
 
 
 @pytest.fixture
-def mirror(loaded: dict[str, str], service: Any, tmp_path: Path) -> dict[str, str]:
+def mirror(loaded, service, tmp_path):
     """A copy of that data folder to work on, with the converter of today."""
     shutil.copytree(loaded["WME_DATA"], tmp_path / "data")
     service.requests.clear()
     return loaded | {"WME_DATA": str(tmp_path / "data")}
 
 
-def ask(environ: dict[str, str], query: str, *parameters: Any) -> list[tuple[Any, ...]]:
+def ask(environ, query, *parameters):
     with duckdb.connect(Path(environ["WME_DATA"]) / "warehouse.duckdb", read_only=True) as connection:
         connection.execute("SET TimeZone = 'UTC'")
         return connection.execute(query, parameters).fetchall()
 
 
-def lake_of(environ: dict[str, str]) -> list[Path]:
+def lake_of(environ):
     return sorted((Path(environ["WME_DATA"]) / "lake").rglob("*.parquet"))
 
 
-def agree(environ: dict[str, str]) -> None:
+def agree(environ):
     """Ledger, coverage, rows and lake files say the same of every hour."""
     wrong = ask(
         environ,
@@ -146,13 +135,8 @@ def agree(environ: dict[str, str]) -> None:
 READ_AGAIN = "would reject the same records again."
 
 
-def test_lines_become_rows_when_the_converter_learnt_to_read_them(
-    mirror: dict[str, str], call: Any, service: Any, hours: list[datetime]
-) -> None:
-    [(before, refused)] = ask(
-        mirror,
-        f"SELECT ({ROWS}), (SELECT count(*) FROM rejects WHERE reason LIKE 'An older%')",
-    )
+def test_lines_become_rows_when_the_converter_learnt_to_read_them(mirror, call, service, hours):
+    [(before, refused)] = ask(mirror, f"SELECT ({ROWS}), (SELECT count(*) FROM rejects WHERE reason LIKE 'An older%')")
     assert refused > 3
     files = lake_of(mirror)
     ledger = "SELECT digest, loaded_at FROM loads WHERE project_id <> 'enwiki' AND batch_hour = ? ORDER BY ALL"
@@ -190,7 +174,7 @@ def test_lines_become_rows_when_the_converter_learnt_to_read_them(
     assert lake_of(mirror) == files
 
 
-def test_a_retry_that_is_killed_again_and_again_loses_nothing(mirror: dict[str, str], call: Any, runner: Any) -> None:
+def test_a_retry_that_is_killed_again_and_again_loses_nothing(mirror, call, runner):
     [(total,)] = ask(mirror, ROWS)
     [(refused,)] = ask(mirror, "SELECT count(*) FROM rejects WHERE reason LIKE 'An older%'")
     for moment in MOMENTS:
@@ -208,9 +192,7 @@ def test_a_retry_that_is_killed_again_and_again_loses_nothing(mirror: dict[str, 
     assert READ_AGAIN in call("rejects", "--retry", environ=mirror).out
 
 
-def test_a_version_that_was_not_raised_and_an_archive_that_is_gone(
-    mirror: dict[str, str], call: Any, monkeypatch: pytest.MonkeyPatch, hours: list[datetime]
-) -> None:
+def test_a_version_that_was_not_raised_and_an_archive_that_is_gone(mirror, call, monkeypatch, hours):
     files = lake_of(mirror)
     with monkeypatch.context() as patch:
         patch.setattr(VERSION, 0)  # as the older one, though the reader is today's
@@ -242,8 +224,8 @@ def test_a_version_that_was_not_raised_and_an_archive_that_is_gone(
 
 
 def test_lines_of_a_snapshot_are_tried_again_and_the_snapshot_is_done_again_whole(
-    filled: Any, service: Any, call: Any, hours: list[datetime], tmp_path: Path
-) -> None:
+    filled, service, call, hours, tmp_path
+):
     environ = filled[0] | {"WME_DATA": str(lay(tmp_path / "data")), "WME_PROJECTS": "enwiki"}
     with pytest.MonkeyPatch.context() as patch:
         older_converter(patch, lambda reader: reader.table.name == "snapshot_articles")
@@ -282,7 +264,7 @@ def test_lines_of_a_snapshot_are_tried_again_and_the_snapshot_is_done_again_whol
     assert "There are no rejected records" in call("rejects", "--retry", environ=environ).out
 
 
-def test_list_by_reason_filters_bytes_and_json(mirror: dict[str, str], call: Any, hours: list[datetime]) -> None:
+def test_list_by_reason_filters_bytes_and_json(mirror, call, hours):
     told = call("rejects", environ=mirror)
     reasons, places = (part.splitlines() for part in told.out.split("\n\n", 1))
     header, first, *others = reasons
@@ -330,7 +312,7 @@ def test_list_by_reason_filters_bytes_and_json(mirror: dict[str, str], call: Any
         assert call("rejects", *words, environ=mirror).code == 2
 
 
-def test_a_file_of_long_lines_that_is_gone(mirror: dict[str, str], call: Any) -> None:
+def test_a_file_of_long_lines_that_is_gone(mirror, call):
     for path in (Path(mirror["WME_DATA"]) / "lake" / "rejects").rglob("*.lines.gz"):
         path.unlink()
     told = call("rejects", "--json", "--raw", environ=mirror)

@@ -12,20 +12,13 @@ import os
 import re
 import sqlite3
 import stat
-import subprocess
-import sys
 import zlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from resources.sandbox.store.object_index import Signer
-from tests.e2e.conftest import PATIENCE_SECONDS, ROOT, bare
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+from tests.e2e.conftest import PATIENCE_SECONDS, bare
 
 #: Whatever looks like a token, or like the query of a signed address.
 LOOKS_SECRET = re.compile(rb"eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{10,}|X-Amz-(?:Signature|Credential)")
@@ -40,16 +33,16 @@ class Secrets:
 
     known: set[bytes] = field(default_factory=set)
 
-    def learn(self, *texts: str | None) -> None:
+    def learn(self, *texts):
         self.known |= {text.encode() for text in texts if text}
 
-    def found_in(self, content: bytes) -> list[str]:
+    def found_in(self, content):
         found = [f"...{secret[-6:].decode()}" for secret in self.known if secret in content]
         return found + [match.decode()[:24] for match in set(LOOKS_SECRET.findall(content))]
 
 
 @pytest.fixture
-def secrets(account: Any, monkeypatch: pytest.MonkeyPatch) -> Secrets:
+def secrets(account, monkeypatch):
     """The secrets of the account, and those that the sandbox hands out while the test runs."""
     secrets = Secrets()
     secrets.learn(account.password)
@@ -57,7 +50,7 @@ def secrets(account: Any, monkeypatch: pytest.MonkeyPatch) -> Secrets:
     for name in ("login", "refresh"):
         original = getattr(accounts, name)
 
-        def watched(*arguments: Any, _original: Any = original) -> Any:
+        def watched(*arguments, _original=original):
             tokens = _original(*arguments)
             for secret in ("id_token", "access_token", "refresh_token", "session"):
                 secrets.learn(getattr(tokens, secret, None))
@@ -66,7 +59,7 @@ def secrets(account: Any, monkeypatch: pytest.MonkeyPatch) -> Secrets:
         monkeypatch.setattr(accounts, name, watched)
     sign = Signer.sign
 
-    def signed(*arguments: Any, **options: Any) -> str:
+    def signed(*arguments, **options):
         address = sign(*arguments, **options)
         secrets.learn(re.findall(r"X-Amz-Signature=([0-9a-f]+)", address)[0])
         return address
@@ -75,7 +68,7 @@ def secrets(account: Any, monkeypatch: pytest.MonkeyPatch) -> Secrets:
     return secrets
 
 
-def left_in(data: Path) -> Iterator[tuple[str, bytes]]:
+def left_in(data):
     """Everything below a data folder but the token store; databases row by row, what is compressed also unpacked."""
     for path in sorted(data.rglob("*")):
         if not path.is_file() or path == data / "state" / "tokens.json":
@@ -91,7 +84,7 @@ def left_in(data: Path) -> Iterator[tuple[str, bytes]]:
             database.close()
 
 
-def _plain(value: Any) -> bytes:
+def _plain(value):
     if not isinstance(value, bytes):
         return str(value).encode()
     try:
@@ -100,7 +93,7 @@ def _plain(value: Any) -> bytes:
         return value
 
 
-def test_the_search_finds_what_is_hidden_in_a_compressed_column(tmp_path: Path) -> None:
+def test_the_search_finds_what_is_hidden_in_a_compressed_column(tmp_path):
     secrets = Secrets({b"opensesame"})
     with sqlite3.connect(tmp_path / "runs.db") as database:
         database.execute("CREATE TABLE snapshots (body BLOB)")
@@ -114,29 +107,19 @@ def test_the_search_finds_what_is_hidden_in_a_compressed_column(tmp_path: Path) 
 
 
 @pytest.fixture
-def talkative(account: Any, runner: Any, tmp_path: Path) -> Any:
+def talkative(account, runner, tmp_path):
     """Runs a program over the data folder with every logger at its lowest level; returns exit code and all output."""
 
-    def run(program: str, *arguments: str, **more: str) -> tuple[int, str]:
+    def run(program, *arguments, **more):
         environ = bare() | account.environ(tmp_path / "data") | more
-        if program == DAGSTER:  # definitions take the settings of the process that imports them
-            process = subprocess.Popen(
-                [sys.executable, "-c", program, *arguments],
-                cwd=ROOT,
-                env=environ,
-                text=True,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-            )
-        else:
-            process = runner.program(program, *arguments, environ=environ)
+        process = runner.program(program, *arguments, environ=environ)
         out, err = process.communicate(timeout=PATIENCE_SECONDS)
         return process.returncode, out + err
 
     return run
 
 
-def _trouble(account: Any, hours: Any) -> None:
+def _trouble(account, hours):
     """One of everything, on paths of their own; what the service echoes is what it was sent."""
     add = account.sandbox.faults.add
     first, second, third = (f"/v2/batches/{hour:%Y-%m-%d}/{hour:%H}" for hour in hours)
@@ -152,9 +135,7 @@ def _trouble(account: Any, hours: Any) -> None:
     add(path="/v1/login", kind="status", status=401, message=f"The password {account.password} is wrong.")
 
 
-def test_no_secret_is_ever_shown_or_stored(
-    account: Any, secrets: Secrets, talkative: Any, hours: Any, tmp_path: Path
-) -> None:
+def test_no_secret_is_ever_shown_or_stored(account, secrets, talkative, hours, tmp_path):
     data = tmp_path / "data"
     span = ("--from", f"{hours[0]:%Y-%m-%dT%H}", "--to", f"{hours[-1]:%Y-%m-%dT%H}")
     _trouble(account, hours)
@@ -208,9 +189,7 @@ def test_no_secret_is_ever_shown_or_stored(
     assert list(places) == []
 
 
-def test_no_password_code_or_session_is_shown_or_stored(
-    account: Any, secrets: Secrets, talkative: Any, tmp_path: Path
-) -> None:
+def test_no_password_code_or_session_is_shown_or_stored(account, secrets, talkative, tmp_path):
     """Every flow of passwords, refused and done, with variables as their source.
 
     The service repeats what it was sent.
@@ -257,7 +236,7 @@ def test_no_password_code_or_session_is_shown_or_stored(
     assert [place for place, content in left_in(tmp_path / "data") if secrets.found_in(content)] == []
 
 
-def test_the_token_store_is_for_its_owner_alone(account: Any, secrets: Secrets, talkative: Any, tmp_path: Path) -> None:
+def test_the_token_store_is_for_its_owner_alone(account, secrets, talkative, tmp_path):
     code, output = talkative(WME, "-v", "auth", "login")
     assert code == 0
     store = tmp_path / "data" / "state" / "tokens.json"

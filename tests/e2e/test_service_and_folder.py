@@ -40,11 +40,6 @@ READING = {
 NAMED = {"PYTHON_DOTENV_DISABLED": "0"}
 
 
-@pytest.fixture
-def environ(account, tmp_path):
-    return account.environ(tmp_path / "data")
-
-
 def commands(group, words=()):
     for name, command in group.commands.items():
         if isinstance(command, click.Group):
@@ -105,20 +100,20 @@ def test_what_uses_the_projects_requires_them(call, environ):
         assert "WME_PROJECTS is not set." in told.err
 
 
-def test_a_settings_file_elsewhere(wme, environ, account, tmp_path):
+def test_a_settings_file_elsewhere(forked, environ, account, tmp_path):
     """Its account and projects are used, a relative data folder is next to it, and the environment takes precedence."""
     folder = tmp_path / "mirror"
     folder.mkdir()
     file = folder / "production.env"
     del environ["WME_DATA"]
     file.write_text("".join(f"{name}={value}\n" for name, value in environ.items()))
-    out, err = wme("--env-file", str(file), "auth", "login", environ=NAMED).communicate(timeout=PATIENCE_SECONDS)
+    out, err = forked("--env-file", str(file), "auth", "login", environ=NAMED).communicate(timeout=PATIENCE_SECONDS)
     assert err == f"Service: {account.sandbox.url}; data folder: {folder / 'data'} (new); settings: {file}\n"
     assert f"Logged in as {account.username}." in out
-    process = wme("auth", "status", environ=NAMED | {"WME_ENV_FILE": str(file), "WME_PASSWORD": ""})
+    process = forked("auth", "status", environ=NAMED | {"WME_ENV_FILE": str(file), "WME_PASSWORD": ""})
     out, err = process.communicate(timeout=PATIENCE_SECONDS)
     assert (process.returncode, f"Logged in as {account.username}." in out, err) == (0, True, "")
-    process = wme("--env-file", str(folder / "missing.env"), "run", environ=NAMED)
+    process = forked("--env-file", str(folder / "missing.env"), "run", environ=NAMED)
     _, err = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 2
     assert "missing.env' does not exist." in err

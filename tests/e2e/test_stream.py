@@ -12,7 +12,7 @@ from resources.lake import Layout
 from resources.lake.live import LiveLake
 from resources.sandbox import Settings, running
 from resources.tables import ARTICLE_CHANGES
-from tests.e2e.conftest import PATIENCE_SECONDS, WME, Account, bare
+from tests.e2e.conftest import PATIENCE_SECONDS, Account
 
 
 @pytest.fixture(scope="module")
@@ -30,23 +30,17 @@ def account(tmp_path_factory):
         yield Account(sandbox, "listener", "Passw0rd-listener")
 
 
-@pytest.fixture
-def wme(runner):
-    """Starts `wme` from a process that has everything imported."""
-    return lambda *words, environ: runner.program(WME, *words, environ=bare() | environ)
-
-
-def test_one_process_keeps_a_stream_and_it_ends_when_it_shall(wme, account, tmp_path):
+def test_one_process_keeps_a_stream_and_it_ends_when_it_shall(forked, account, tmp_path):
     environ = account.environ(tmp_path, WME_PROJECTS="frwiki", WME_NAMESPACES="0,14")
-    first = wme("stream", "--since", "1", "--every", "0.1", environ=environ)
+    first = forked("stream", "--since", "1", "--every", "0.1", environ=environ)
     assert " stored" in first.stdout.readline()
-    second = wme("stream", environ=environ)
+    second = forked("stream", environ=environ)
     _, said = second.communicate(timeout=PATIENCE_SECONDS)
     assert second.returncode == 1
     assert said.strip().endswith("Nothing was changed. To read the stream here, end the other process first.")
     first.send_signal(signal.SIGTERM)
     first.communicate(timeout=PATIENCE_SECONDS)
-    third = wme("stream", "--for", "0.5", environ=environ)
+    third = forked("stream", "--for", "0.5", environ=environ)
     told, _ = third.communicate(timeout=PATIENCE_SECONDS)
     assert third.returncode == 0
     assert told.splitlines()[-1].endswith("The next run resumes at the next event.")

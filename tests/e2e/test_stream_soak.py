@@ -14,7 +14,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pytest
@@ -30,9 +30,6 @@ from tests.e2e.conftest import PATIENCE_SECONDS, WME, Account, bare
 from tests.truth import Published, Truth, assert_same
 
 if TYPE_CHECKING:
-    from io import FileIO
-    from pathlib import Path
-
     from resources.sandbox import Sandbox
 
 STREAM = "/v2/articles"
@@ -55,12 +52,12 @@ serve.datetime = Back
 class House:
     """A sandbox that can begin anew at the same addresses, with the same world."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings):
         self._settings = settings
         self._stack = ExitStack()
         self.sandbox: Sandbox = self._stack.enter_context(running(settings))
 
-    def begin_anew(self) -> None:
+    def begin_anew(self):
         world = self.sandbox.world
         urls = self.sandbox.url, self.sandbox.object_url, self.sandbox.realtime_url
         ports = dict(
@@ -71,10 +68,10 @@ class House:
         self.sandbox = self._stack.enter_context(running(settings, world=world))
         assert (self.sandbox.url, self.sandbox.object_url, self.sandbox.realtime_url) == urls
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self._stack.close()
 
 
@@ -84,7 +81,7 @@ class Siege:
     `kept`: events that were told; kills leave some untold.
     """
 
-    def __init__(self, house: House, data: Path, runner: Any, chance: random.Random, options: tuple[str, ...]) -> None:
+    def __init__(self, house, data, runner, chance, options):
         self.house, self.data, self._runner, self._chance, self._options = house, lay(data), runner, chance, options
         house.sandbox.accounts.create("listener", "Passw0rd-listener", groups=["group_3"])
         account = Account(house.sandbox, "listener", "Passw0rd-listener")
@@ -97,41 +94,41 @@ class Siege:
         self._ends: dict[datetime, dict[int, int]] = {}
         self._process: Any = None
 
-    def begin(self) -> None:
+    def begin(self):
         """Start `wme stream`."""
         # once set back it is put right, and set back again
         text = SET_BACK if self.clock_is_back and self._chance.random() < 0.5 else WME
         self._process = self._runner.program(text, "stream", *self._options, environ=self.environ)
         self.lives += 1
 
-    def cut(self, count: int) -> None:
+    def cut(self, count):
         """Let so many of the coming connections be cut, or end."""
         for _ in range(count):
             kind, unit = self._chance.choice([("cut", 1), ("cut", 1), ("end", 1_000)])
             after = self._chance.randint(1, 60_000) // unit
             self.house.sandbox.faults.add(STREAM, kind=kind, where="api", after=after)
 
-    def listen(self, until: int) -> None:
+    def listen(self, until):
         """Read what it says until so many events were told, or all that have happened are kept."""
         while self.kept < until and not self.is_whole():
             line = self._process.stdout.readline()
             assert " stored" in line, (line, self._process.communicate(timeout=PATIENCE_SECONDS))
             self.kept += int(line.split()[1].replace(",", ""))
 
-    def kill(self) -> None:
+    def kill(self):
         """End it with SIGKILL, at a drawn moment of a step."""
         select.select([self._process._told], [], [], self._chance.random() * 0.5)
         self._process.send_signal(signal.SIGKILL)
         self._process.communicate(timeout=PATIENCE_SECONDS)
         assert self._process.returncode == -signal.SIGKILL
 
-    def begin_service_anew(self) -> None:
+    def begin_service_anew(self):
         self.hits += sum(fault.hits for fault in self.house.sandbox.faults.active())
         left = sum(fault.remaining or 0 for fault in self.house.sandbox.faults.active())
         self.house.begin_anew()
         self.cut(left)
 
-    def fill_disk(self, disk: Path, moment: datetime) -> None:
+    def fill_disk(self, disk, moment):
         """Let the disk be full when more happens, until `moment`: it ends with a sentence. Then make room.
 
         It stays full: a publication that ends meanwhile makes room by what it had put on disk, perhaps enough for all
@@ -149,7 +146,7 @@ class Siege:
         assert "Traceback" not in said, said
         assert re.search(r"[Dd]isk is full|No space left", said), said
 
-    def finish(self) -> None:
+    def finish(self):
         """Listen until everything is there, and end it."""
         self.listen(sys.maxsize)
         self._process.send_signal(signal.SIGTERM)
@@ -157,7 +154,7 @@ class Siege:
         assert "Committed work is kept" in said
         self.hits += sum(fault.hits for fault in self.house.sandbox.faults.active())
 
-    def is_whole(self) -> bool:
+    def is_whole(self):
         """Whether every event that has happened is kept."""
         last = self.lake().last()
         if last is None or last.number == 1:
@@ -167,7 +164,7 @@ class Siege:
             self._ends[now] = {place: offset + 1 for place, offset, _ in sorted(self.truth(last.since))}
         return all(last.offsets.get(place, 0) >= end for place, end in self._ends[now].items())
 
-    def truth(self, since: datetime) -> set[tuple[int, int, int]]:
+    def truth(self, since):
         """Partition, offset and page of all events since then."""
         topic, now = self.house.sandbox.topics["article"], self.house.sandbox.clock.now()
         begun = micros(since) // 1_000 * 1_000  # the client asks by the millisecond
@@ -179,26 +176,13 @@ class Siege:
         }
 
 
-def _fill(ballast: FileIO) -> None:
+def _fill(ballast):
     with suppress(OSError):
         while True:
             ballast.write(bytes(4096))
 
 
-def check(
-    tmp_path: Path,
-    runner: Any,
-    disk: Path,
-    seed: int,
-    *,
-    events: int,
-    hours: int,
-    cuts: int,
-    kills: int,
-    restarts: int,
-    every: float,
-    pace: float,
-) -> Siege:
+def check(tmp_path, runner, disk, seed, *, events, hours, cuts, kills, restarts, every, pace):
     chance = random.Random(seed)
     settings = Settings(
         state=tmp_path / "sandbox",
@@ -266,7 +250,7 @@ def check(
         return siege
 
 
-def test_every_event_is_kept_once_and_pages_are_the_truth(tmp_path: Path, runner: Any, mounted: Any) -> None:
+def test_every_event_is_kept_once_and_pages_are_the_truth(tmp_path, runner, mounted):
     check(
         *(tmp_path, runner, mounted("size=200m"), 1),
         events=1_200,
@@ -280,7 +264,7 @@ def test_every_event_is_kept_once_and_pages_are_the_truth(tmp_path: Path, runner
 
 
 @pytest.mark.soak
-def test_every_event_of_many_is_kept_once_and_pages_are_the_truth(tmp_path: Path, runner: Any, mounted: Any) -> None:
+def test_every_event_of_many_is_kept_once_and_pages_are_the_truth(tmp_path, runner, mounted):
     check(
         *(tmp_path, runner, mounted("size=3g"), 2),
         events=200_000,

@@ -6,28 +6,23 @@ import json
 import re
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.builds import replaced_file
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime
-
 BODIES = "SELECT count(*) FROM articles JOIN article_bodies USING (project_id, article_id, version_id, source_at)"
 
 
 @pytest.fixture
-def copied(filled: tuple[dict[str, str], Any], tmp_path: Path) -> dict[str, str]:
+def copied(filled, tmp_path):
     """The environment of a copy of the filled data folder; its views still read the lake of the original."""
     environ, _ = filled
     shutil.copytree(environ["WME_DATA"], tmp_path / "copy")
     return environ | {"WME_DATA": str(tmp_path / "copy")}
 
 
-def test_moved_folder_is_mended_in_place(call: Callable[..., Any], copied: dict[str, str], tmp_path: Path) -> None:
+def test_moved_folder_is_mended_in_place(call, copied, tmp_path):
     mended = call("relocate", environ=copied)
     assert mended.code == 0
     assert "now refers to the moved lake and reads 4 files there" in mended.out
@@ -62,17 +57,15 @@ def test_moved_folder_is_mended_in_place(call: Callable[..., Any], copied: dict[
     assert "Nothing was changed" in alone.err
 
 
-def test_run_that_does_not_publish_says_so_and_publish_does(
-    call: Callable[..., Any], copied: dict[str, str], hours: list[datetime]
-) -> None:
+def test_run_that_does_not_publish_says_so_and_publish_does(call, copied, hours):
     hourly = copied | {"WME_PUBLISH": "600"}
     newest = f"{hours[2]:%Y-%m-%dT%H}"
 
-    def published() -> str:
+    def published():
         facts = json.loads(call("status", "--json", environ=hourly).out)["facts"]
         assert facts["next publication"].startswith("by the first run after ")
         assert facts["next publication"].endswith(" UTC (WME_PUBLISH=600)")
-        rows: str = call(
+        rows = call(
             "sql", "--format", "csv", "SELECT count(DISTINCT batch_hour) FROM article_changes", environ=hourly
         ).out
         return rows.splitlines()[1]
@@ -87,8 +80,7 @@ def test_run_that_does_not_publish_says_so_and_publish_does(
     told = call("publish", environ=hourly)
     assert told.code == 0, told.err
     assert re.search(
-        r"warehouse\.duckdb was published at .* UTC\. New data will be published by the first run after",
-        told.out,
+        r"warehouse\.duckdb was published at .* UTC\. New data will be published by the first run after", told.out
     )
     assert published() == "3"
     runs = Path(copied["WME_DATA"]) / "dagster/history/runs"
@@ -97,7 +89,7 @@ def test_run_that_does_not_publish_says_so_and_publish_does(
     assert sorted(runs.iterdir()) == before  # no run of Dagster's, which would take seconds
 
 
-def test_replaced_files_are_listed_and_then_removed(call: Callable[..., Any], copied: dict[str, str]) -> None:
+def test_replaced_files_are_listed_and_then_removed(call, copied):
     data = Path(copied["WME_DATA"])
     old = replaced_file(data)
     before = sorted(data.glob("lake/**/*.parquet"))
@@ -114,9 +106,7 @@ def test_replaced_files_are_listed_and_then_removed(call: Callable[..., Any], co
     assert sorted(data.glob("lake/**/*.parquet")) == [path for path in before if path != old]
 
 
-def test_damaged_lake_files_are_named_and_come_back_from_the_archive(
-    call: Callable[..., Any], copied: dict[str, str]
-) -> None:
+def test_damaged_lake_files_are_named_and_come_back_from_the_archive(call, copied):
     data = Path(copied["WME_DATA"])
     assert call("relocate", environ=copied).code == 0
     before = call("sql", BODIES, "--format", "csv", environ=copied)
@@ -159,5 +149,5 @@ def test_damaged_lake_files_are_named_and_come_back_from_the_archive(
     assert int(call("sql", BODIES, "--format", "csv", environ=copied).out.split()[-1]) < int(before.out.split()[-1])
 
 
-def unfolded(text: str) -> str:
+def unfolded(text):
     return " ".join(text.split())

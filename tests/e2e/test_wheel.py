@@ -20,7 +20,7 @@ from tests import containerfile
 
 ROOT = Path(__file__).resolve().parents[2]
 BOUND_SECONDS = 300
-#: What else is in the package, told in one process: the report, and where Dagster's part begins.
+#: The main job, and what else is in the package, told in one process: the report, and where Dagster's part begins.
 PROGRAM = """
 import importlib, sys
 from pathlib import Path
@@ -28,6 +28,7 @@ import pipelines, assets, resources
 from pipelines.cli import wme
 from pipelines.process import processes
 from resources.settings import PROJECT
+wme(["run", "--hours", "1", "--no-reference"], standalone_mode=False)
 wme(["report"], standalone_mode=False)
 print(pipelines.__file__)
 print(*[(Path(one.__file__).parent / "py.typed").exists() for one in (pipelines, assets, resources)])
@@ -92,18 +93,19 @@ def call(place, program, *words):
 
 def test_the_main_job_runs_from_a_wheel_in_any_folder(place):
     (place / ".env").write_text("WME_DATA=mirror\n")  # as in a checkout, for the folder that it is started in
-    told = call(place, "wme", "run", "--hours", "1", "--no-reference")
+    published = place / "mirror" / "warehouse.duckdb"
+    told = call(place, "wme", "status")
+    assert f"! There is no published file {published}" in told.stdout, told.stderr
+    module = yaml.safe_load((ROOT / "workspace.yaml").read_text())["load_from"][0]["python_module"]["module_name"]
+    told = call(place, "python", "-c", PROGRAM, module)
     assert told.returncode == 0, told.stderr
-    assert str(place / "mirror" / "warehouse.duckdb") in told.stdout
-    with duckdb.connect(str(place / "mirror" / "warehouse.duckdb"), read_only=True) as connection:
+    assert str(published) in told.stdout
+    with duckdb.connect(str(published), read_only=True) as connection:
         [(articles, bodies)] = connection.sql(
             "SELECT count(*), count(wikitext) FROM articles JOIN article_bodies USING (project_id, article_id, "
             "version_id, source_at)"
         ).fetchall()
     assert articles == bodies > 500
-    module = yaml.safe_load((ROOT / "workspace.yaml").read_text())["load_from"][0]["python_module"]["module_name"]
-    told = call(place, "python", "-c", PROGRAM, module)
-    assert told.returncode == 0, told.stderr
     *_, package, typed, home, project, job = told.stdout.splitlines()
     assert "<svg" in (place / "mirror" / "report.html").read_text("utf-8")
     # and it was the installed package

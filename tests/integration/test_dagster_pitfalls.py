@@ -173,6 +173,8 @@ def test_the_instance_of_the_pages_knows_its_pools_sends_nothing_home_and_repeat
         assert instance.run_retries_enabled
         assert not instance.run_retries_retry_on_asset_or_op_failure
         assert instance.run_monitoring_enabled
+        # a place that a step takes is not given back when its process is killed
+        assert instance.get_concurrency_config().pool_config.pool_granularity.value == "run"
 
 
 def test_a_dagster_yaml_of_the_operator_is_kept(tmp_path):

@@ -289,6 +289,9 @@ def test_a_backfill_of_everything_is_not_spoiled_by_hours_from_before_the_mirror
         for layer in ("archive/batches", "lake/article_changes", "warehouse/article_changes"):
             assert made.metadata[layer, hour]["state"] == "past_retention"
             assert mirror.status_of(hour, layer) == "MATERIALIZED"
+            chosen = dg.AssetRecordsFilter(dg.AssetKey(layer.split("/")), asset_partitions=[key_of(hour)])
+            [record] = mirror.instance.fetch_materializations(chosen, limit=2).records
+            assert "no longer has the hour" in record.asset_materialization.description
     assert mirror.loaded().keys() == {(oldest, "enwiki"), (oldest, "frwiki")}
 
     # what is lost after the mirror began is red in a backfill, too

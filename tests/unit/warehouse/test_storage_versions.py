@@ -90,7 +90,7 @@ def old(tmp_path_factory, make_lake):
 
 @pytest.fixture(scope="module")
 def new(tmp_path_factory, make_lake):
-    return filled(lay(tmp_path_factory.mktemp("new") / "data"), make_lake, storage_version="v2.0.0")
+    return filled(tmp_path_factory.mktemp("new") / "data", make_lake, storage_version="v2.0.0")
 
 
 def test_the_installed_duckdb_answers_from_both_and_from_anywhere(old, new, tmp_path):

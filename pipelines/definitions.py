@@ -111,6 +111,9 @@ def build_defs(
             datasets.
         overrides: Resources by key (`enterprise`, `lake`, `warehouse`, `engine`) that replace the resources from
             `build_resources`, and `loggers` that replace Dagster's loggers.
+
+    Raises:
+        ValueError: A name cannot begin with the prefix.
     """
     named = Prefix(prefix)
     loggers = overrides.pop("loggers", None)

@@ -59,7 +59,8 @@ def attempts(
     """Convert the archives and return, in the same order, a Parquet file or the error for each archive.
 
     Existing conversions are reused. Progress reports show `name`. With `again`, which remote workers do not support,
-    existing files are compared with their checksums. Damaged files are replaced and marked as `converted`.
+    existing files are compared with their checksums. Damaged files are replaced and marked as `converted`. Raises
+    EngineError if the remote workers cannot be used, or ConversionError if they are used `again`.
     """
     kept, longest = frozenset(bodies), converter.record_bytes_max
     if again and isinstance(converter, RemoteConverter):

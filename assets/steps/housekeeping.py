@@ -90,7 +90,8 @@ def clean(
 ) -> Cleaning:
     """Remove replaced files whose grace period has passed. `dry_run` only reports these files.
 
-    Other processes cannot load or publish during the search. While a backup is running, no files are removed.
+    Other processes cannot load or publish during the search. While a backup is running, no files are removed. Raises
+    OSError if a file cannot be removed. Files earlier in the removal order have already been removed.
     """
     now = now or datetime.now(UTC)
     journal = _journal(layout)

@@ -210,7 +210,10 @@ def partitions_of(run: dg.DagsterRun) -> tuple[str | None, str | None]:
 
 
 def published(hours: Sequence[datetime], client: EnterpriseClient, now: datetime, dataset: Dataset) -> list[datetime]:
-    """Return the published hours, oldest first. Sends at most six requests, starting with the newest hour."""
+    """Return the published hours, oldest first. Raises EnterpriseError if the service does not respond.
+
+    Sends at most six requests, starting with the newest hour.
+    """
     there = [hour for hour in hours if now - hour > LATE + HOUR]
     late = hours[len(there) :]
     end = time.monotonic() + ASKING_SECONDS

@@ -169,7 +169,7 @@ def lines(
     """Yield records as rows of the table `rejects`, newest hour first. The rows are read in batches.
 
     Without `raw`, a row contains the record's size as `bytes` but no content. In rows with a `raw_path`, `raw` is only
-    a prefix of the record.
+    a prefix of the record. Raises NotPublishedError if nothing has been published yet.
     """
     where, parameters = selection.where()
     with warehouse.connect_published() as connection:

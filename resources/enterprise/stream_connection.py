@@ -154,7 +154,10 @@ _PIECE_BYTES: Final = 1 << 18
 def listen(
     transport: Transport, url: str, body: Mapping[str, Any], *, doing: str, auth: Auth, deadline: Deadline
 ) -> Iterator[bytes]:
-    """Open a stream and yield its bytes. The status and the headers arrive only with the first event."""
+    """Open a stream and yield its bytes. The status and the headers arrive only with the first event.
+
+    Raises BrokenAnswer if the connection breaks off, or EnterpriseError if the service refuses the request.
+    """
     response = transport.open(url, {"Accept": NDJSON}, doing=doing, deadline=deadline, body=body, auth=auth)
     transport.clock.heard(response.headers)
     try:

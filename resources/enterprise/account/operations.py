@@ -87,7 +87,10 @@ class AuthService:
         self._url = auth_url
 
     def login(self, username: str, password: str) -> Grant | Challenge:
-        """Log in (`POST /v1/login`). Return tokens, or a challenge that must be answered first."""
+        """Log in (`POST /v1/login`). Return tokens, or a challenge that must be answered first.
+
+        Raises AuthenticationError if the service refuses the user name or the password.
+        """
         doing = f"log in as {username}"
         self._transport.redactor.learn(password)
         answer = self._post(endpoints.LOGIN, {"username": username, "password": password})
@@ -133,7 +136,7 @@ class AuthService:
         self._check(answer, f"request a code for {username}", refused="Check the spelling of the user name.")
 
     def forgot_password_confirm(self, username: str, code: str, password: str) -> None:
-        """Set a new password with the code (`POST /v1/forgot-password-confirm`)."""
+        """Set a new password with the code (`POST /v1/forgot-password-confirm`). Refusals raise AuthenticationError."""
         self._transport.redactor.learn(password, code)
         answer = self._post(
             endpoints.FORGOT_PASSWORD_CONFIRM, {"username": username, "password": password, "confirmation_code": code}
@@ -145,7 +148,10 @@ class AuthService:
         )
 
     def change_password(self, access_token: str, previous: str, proposed: str) -> None:
-        """Change a known password (`POST /v1/change-password`). The body and the header both contain the token."""
+        """Change a known password (`POST /v1/change-password`). The body and the header both contain the token.
+
+        Raises AuthenticationError if the previous password is wrong or the new password breaks the rules.
+        """
         self._transport.redactor.learn(previous, proposed)
         answer = self._post(
             endpoints.CHANGE_PASSWORD,

@@ -12,6 +12,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from resources import datasets
 from resources.warehouse import WarehouseFullError
 from tests.builds import close_all
 
@@ -30,7 +31,9 @@ class Mirror:
             self.lake.change(n * 7 + number, f"T{n * 7 + number}", 60 * number + n, html=f"{number:02}")
             for n in range(40)
         ]
-        self.warehouse.load_hour(self.lake.hour(number), [self.lake.file(number, rows)])
+        self.warehouse.load_hour(
+            self.lake.hour(number), [self.lake.file(number, rows)], dataset=datasets.ARTICLE_CHANGES
+        )
         self.warehouse.apply_changes()
         self.hours += 1
 

@@ -39,10 +39,8 @@ _SILENT_SECONDS: Final = 60.0
 #: Number of consecutive polls without runs after which an interrupt handler stops polling, and the interval in seconds.
 _QUIET_LOOKS: Final = 3
 _LOOK_SECONDS: Final = 0.05
-_SENTENCE: Final = (
-    "The run's process was killed, or the machine stopped. Committed work is kept. Dagster's daemon retries the run. "
-    "If no daemon is running, start the same run again to continue."
-)
+_KILLED: Final = "The run's process was killed, or the machine stopped. Committed work is kept."
+_RETRIED: Final = "Dagster's daemon retries the run. If no daemon is running, start the same run again to continue."
 #: States of a requested run that has not ended.
 UNDER_WAY: Final = [
     dg.DagsterRunStatus.NOT_STARTED,
@@ -158,11 +156,11 @@ def wanted_again(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
 
 def _end(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
     if run.status is dg.DagsterRunStatus.CANCELING:
-        instance.report_run_canceled(run, _SENTENCE)
+        instance.report_run_canceled(run, _KILLED)
         return
     if run.remote_job_origin is None:
         instance.add_run_tags(run.run_id, {_AGAIN_TAG: "wanted"})
-    instance.report_run_failed(run, _SENTENCE)
+    instance.report_run_failed(run, f"{_KILLED} {_RETRIED}")
     # slots exist only if an operator limits concurrency by step; Dagster frees them when a run ends normally
     instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
 

@@ -112,6 +112,9 @@ def test_runs_are_ended_when_their_process_was_killed_and_those_of_a_command_ask
     assert statuses(instance, run, canceled, first, second) == ["FAILURE", "CANCELED", "FAILURE", "STARTED"]
     # nobody wants what was canceled, and Dagster's daemon tries again what it has launched
     assert [one.run_id for one in processes.wanted_again(instance)] == [run]
+    told = [" ".join(entry.message for entry in instance.all_logs(one)) for one in (run, canceled)]
+    assert ["Committed work is kept" in text for text in told] == [True, True]
+    assert ["retries the run" in text for text in told] == [True, False]
     assert list((Path(instance.root_directory) / "processes").iterdir()) == []
 
 

@@ -154,6 +154,12 @@ def test_tokens_show_nothing_in_a_repr(client):
     assert SECRET.search(repr(tokens)) is None
 
 
+def test_a_confirmation_code_of_six_digits_is_a_secret():
+    redactor = Redactor()
+    redactor.learn("204815")
+    assert "204815" not in redactor.clean("The code 204815 has expired.")
+
+
 def test_redaction_leaves_ordinary_words_alone():
     redactor = Redactor()
     redactor.learn("abc", None, "hunter-2-secret")

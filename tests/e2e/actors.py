@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-import resources.warehouse
 from assets.steps import compaction
 from pipelines.cli import maintenance
 from resources.warehouse import Warehouse
@@ -98,7 +97,7 @@ def compact(pipe: int, environ: dict[str, str], now: str) -> None:
 
     Warehouse.move_window = moved  # type: ignore[method-assign]
     forkserver.watch(tell, COMPACTION_PHASES)
-    resources.warehouse.Warehouse = functools.partial(Warehouse, clock=lambda: moment)  # type: ignore[misc, assignment]
+    maintenance.Warehouse = functools.partial(Warehouse, clock=lambda: moment)  # type: ignore[misc, assignment]
     _command(pipe, environ, maintenance.compact)
 
 

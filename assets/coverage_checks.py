@@ -1,7 +1,7 @@
-"""Checks that must pass at any time, for example that no hour has failed and the last two days have no gaps.
+"""Checks that must pass at all times, for example that no hour has failed and that the last two days have no gaps.
 
 The checks inform operators but do not block bad data, because a blocking check stops only the assets in the same run.
-Instead, the loader refuses unverified input.
+The loader refuses unverified input.
 """
 
 from collections import Counter
@@ -42,9 +42,9 @@ def _warning(description: str | None, **metadata: Any) -> dg.AssetCheckResult:
 @dg.asset_check(
     asset=_PUBLISHED,
     name="last_48_hours_covered",
-    description="For every mirrored dataset, project and namespace, each of the last 48 hours since the mirror began "
-    "is loaded, empty or absent. `wme status` reports the same hours. The service retains files for two days. After "
-    "two days, a missing hour is lost.",
+    description="For every mirrored dataset, project and namespace, each of the last 48 hours is loaded, empty or "
+    "absent, except hours before the mirror began. `wme status` reports the same hours. The service retains files for "
+    "two days. After two days, a missing hour is lost.",
 )
 def last_48_hours_covered(enterprise: EnterpriseResource, warehouse: WarehouseResource) -> dg.AssetCheckResult:
     found = health_of(enterprise, warehouse, datetime.now(UTC))
@@ -78,8 +78,8 @@ def snapshots_loaded(enterprise: EnterpriseResource, warehouse: WarehouseResourc
     asset=_PUBLISHED,
     name="no_failed_hours",
     description="None of the hours in `last_48_hours_covered` has failed. Hours that the service has not published are "
-    "ignored. To repair a failed hour, read its message on the asset's partitions, fix the cause, and materialize the "
-    "hour again. Downloaded files are kept.",
+    "ignored. To repair a failed hour, read its error message on the asset's Partitions page, fix the cause, and "
+    "materialize the hour again. Downloaded files are kept.",
 )
 def no_failed_hours(
     context: dg.AssetCheckExecutionContext, enterprise: EnterpriseResource, warehouse: WarehouseResource
@@ -95,7 +95,7 @@ def no_failed_hours(
             count += len(failed)
             names = listed([hour_text(hour) for hour in failed], NAMED)
             wrong.append(f"{dataset.name}: {counted(len(failed), 'hour')} failed: {names}")
-    what_to_do = "Read the message on the asset's partitions, fix the cause, and materialize the hour again."
+    what_to_do = "Read the error message on the asset's Partitions page, fix the cause, and materialize the hour again."
     return _warning(format_findings(wrong, what_to_do), failed=count)
 
 

@@ -2,8 +2,8 @@
 
 Each table in `STATES` is an asset. SQL in `resources.warehouse.state` derives the rows.
 
-After each run, the checks compare a subset of the keys, which changes every hour, and the deletions and changes of the
-newest `CHECKED_HOURS` hours. Checks that run without a materialization compare all keys.
+After each run, the checks compare a subset of the keys (a different subset every hour), and the deletions and changes
+from the newest `CHECKED_HOURS` hours. Checks that run without a materialization compare all keys.
 """
 
 import time

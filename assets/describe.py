@@ -125,7 +125,7 @@ def earlier_materialization(
 
 
 def work_of(record: dg.EventLogRecord | None) -> dict[str, Any]:
-    """Return metadata about the work that created a partition, for the plots of runs that skipped the partition."""
+    """Return metadata about the work that created a partition, to be plotted for runs that skipped the partition."""
     if record is None or (before := record.asset_materialization) is None:
         return {}
     work = {name: value for name, value in before.metadata.items() if name in _WORK}

@@ -1,7 +1,7 @@
 """Hourly assets for a dataset's archive, lake and warehouse, which process one hour at a time.
 
 A single multi-asset covers the three layers. If the assets were separate, one bad hour would fail all hours of a range
-run, and each layer's run or step would add seconds. Each hour logs a separate materialization for each committed layer.
+run, and each layer would add a slow run or step. Each hour logs a separate materialization for each committed layer.
 """
 
 from collections.abc import Iterator
@@ -186,9 +186,9 @@ def _log(
 
 
 def _leave_out(context: dg.AssetExecutionContext, run: HourlyRun) -> None:
-    """Report the hours that the service has already deleted, which are lost, and whose partitions fail.
+    """Report the hours that the service has already deleted. These hours are lost, and their partitions fail.
 
-    Hours from before the mirror began are materialized without files, because Dagster has no other state for them.
+    Hours before the mirror's first hour are materialized without files, because Dagster has no other state for them.
     """
     began = oldest_hour(run.lake.layout.archive / run.dataset.archive)
     state = HourState.PAST_RETENTION.value
@@ -203,6 +203,6 @@ def _leave_out(context: dg.AssetExecutionContext, run: HourlyRun) -> None:
 
 
 def _tell_failures(context: dg.AssetExecutionContext, run: HourlyRun, made: set[tuple[dg.AssetKey, datetime]]) -> None:
-    """Attach each failed hour's message to the hour's partitions, where Dagster would otherwise show only the run."""
+    """Attach each failed hour's message to the hour's partitions. Otherwise, Dagster would show only the run."""
     for hour, cause in run.failed.items():
         tell(context, [key for key in context.selected_asset_keys if (key, hour) not in made], key_of(hour), cause)

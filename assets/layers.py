@@ -1,12 +1,12 @@
 """Layers and partitions of a dataset in Dagster. The archive, the lake and the warehouse are separate assets.
 
 Hourly datasets are partitioned by hour, and snapshots are partitioned by identifier. Projects and namespaces are
-settings, not partitions. Partitions by hour and project would exceed Dagster's limit of 100,000 partitions within a
+settings, not partitions. Partitioning by hour and project would exceed Dagster's limit of 100,000 partitions within a
 year. Dagster's range backfills over two dimensions are also unreliable.
 
 The pipeline's own runs process an hour through all layers and trigger no automation. `FOLLOW_UPSTREAM` applies to
 assets that a user materialized manually. Only the automation sensors, which are off by default, evaluate this
-condition. Freshness applies to assets, not to hours: it only shows that the pipeline is not running at all.
+condition. Freshness applies to assets, not to hours. Stale assets show only that the pipeline is not running at all.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ def recent_hours(now: datetime) -> list[datetime]:
 def first_of_mirror(data: Path, now: datetime) -> datetime:
     """Return the oldest hour that the service retained when the data folder was first used.
 
-    A run fails in a process whose partitions begin after the requested hours. Therefore, the first process records the
+    A run fails if its process's partitions begin after the requested hours. Therefore, the first process records the
     hour in `state/first_hour.json`. If the folder is absent, empty or not writable, the hour is computed from `now`.
     """
     path, hour = data / "state" / "first_hour.json", recent_hours(now)[0]

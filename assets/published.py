@@ -31,7 +31,7 @@ KEY = dg.AssetKey(["published", "warehouse"])
 #: always publishes.
 WHEN_DUE = {"wme/publish": "when due"}
 
-#: Metadata entry with the repair results of missing or damaged lake files.
+#: Metadata entry with the repair results for missing or damaged lake files.
 REPAIRED = "repaired"
 
 _TABLES = """

@@ -28,7 +28,7 @@ _IDENTIFIER = re.compile(r".+_namespace_\d+")
 
 
 class SnapshotConfig(RunConfig, SnapshotOptions):
-    """Options for fetching the snapshot. By default, its form depends on the quota, the disk and the machine."""
+    """Options for fetching the snapshot. By default, the download's form depends on the quota, disk and machine."""
 
 
 def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:

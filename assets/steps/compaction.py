@@ -76,8 +76,8 @@ def compact_lake(
 ) -> list[Compacted | Moved]:
     """Compact every pending window and snapshot. Readers see the result after the next publication.
 
-    Without `compactor`, steps run sequentially within `memory_bytes`. With `compactor`, each remote worker rewrites one
-    step at a time, and this process commits the results. Then, changes in compacted months leave the DuckDB files.
+    Without `compactor`, steps run sequentially within `memory_bytes`. With `compactor`, each remote worker runs one
+    step at a time, and this process commits the results. Then, changes in compacted months are removed from DuckDB.
 
     Raises:
         WarehouseBusyError: Another process is compacting. Nothing was done.
@@ -171,7 +171,7 @@ class _Run:
             self.failed.append(error)
 
     def take_in(self, outcome: Outcome[CompactionJob, Compaction]) -> int:
-        """Commit the rewritten files in place of the old files, and return the size of the old files in bytes."""
+        """Commit the rewritten files in place of the old files, and return the old files' size in bytes."""
         dataset, prepared = self.under_way.pop(outcome.item.digest)
         merge = prepared.merge
         try:

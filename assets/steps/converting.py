@@ -40,7 +40,7 @@ def convert_archives(
 ) -> list[ConvertedFile]:
     """Convert the archives and return the Parquet files in the same order (see `attempts`).
 
-    Raises the first error after all other archives were converted, for example ArchiveError for a damaged archive.
+    Raises the first error after converting all other archives, for example ArchiveError for a damaged archive.
     """
     outcomes = attempts(name, archives, layout, bodies=bodies, converter=converter, engine=engine)
     return [outcome.unwrap() for outcome in outcomes]
@@ -59,8 +59,8 @@ def attempts(
     """Convert the archives and return, in the same order, a Parquet file or the error for each archive.
 
     Existing conversions are reused. Progress reports show `name`. With `again`, which remote workers do not support,
-    existing files are compared with their checksums. Damaged files are replaced and marked as `converted`. Raises
-    EngineError if the remote workers cannot be used, or ConversionError if they are used `again`.
+    existing files are verified against their checksums. Damaged files are replaced and marked as `converted`. Raises
+    EngineError if the remote workers cannot be used, or ConversionError if `again` is set for remote workers.
     """
     kept, longest = frozenset(bodies), converter.record_bytes_max
     if again and isinstance(converter, RemoteConverter):

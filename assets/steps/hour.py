@@ -1,4 +1,4 @@
-"""Processing steps for an hour of a dataset, from the service to DuckDB: plan, fetch, convert and load.
+"""Processing steps for one hour of a dataset, from the service to DuckDB: plan, fetch, convert and load.
 
 Source: the service's endpoints for hourly files, which are /v2/batches/{date}/{hour} and below for articles.
 """
@@ -85,8 +85,8 @@ class PartialHourError(MirrorError):
 class ArchivedHour:
     """An hour whose wanted archives are stored and verified.
 
-    `damaged` contains the error for each pair whose archive could not be fetched or converted. `seconds` are download
-    times by identifier. `listed_at` is the time at which the listing was requested, or None for the current time.
+    `damaged` contains the error for each pair whose archive could not be fetched or converted. `seconds` maps
+    identifiers to download times. `listed_at` is the time when the listing was requested, or None for now.
     """
 
     plan: Plan
@@ -110,9 +110,9 @@ class ArchivedHour:
     def converted(
         self, outcomes: Sequence[Outcome[Archive, ConvertedFile]]
     ) -> tuple[ArchivedHour, list[ConvertedFile]]:
-        """Return the hour without archives that could not be converted, and the successful conversions.
+        """Return the hour without the archives that could not be converted, and return the successful conversions.
 
-        Raises the error if no archive could be converted, or if all other archives would fail as well.
+        Raises the error if no archive could be converted, or if all other archives would also fail.
         """
         failed = {(one.item.project_id, one.item.namespace_id): one.error for one in outcomes if one.error is not None}
         check_alone(failed.values(), len(outcomes))
@@ -214,7 +214,7 @@ def archived_hour(
 ) -> ArchivedHour:
     """Read an hour from the archive without using the network.
 
-    Raises NotArchivedError if the hour or one of its archives is missing or, with `partial`, if all archives are.
+    Raises NotArchivedError if the hour or one of its archives (with `partial`, every archive) is missing.
     """
     list_path = layout.batch_list(dataset, hour)
     try:

@@ -54,8 +54,8 @@ class Layer(NamedTuple):
 class HourlyRun:
     """Resources and results of one run over several hours.
 
-    With `again`, existing files are verified and damaged files are replaced. `gone` are hours that are not archived and
-    that the service has deleted. After an error ends all fetching (`stopped`), archived hours are still loaded.
+    With `again`, existing files are verified and damaged files are replaced. `gone` contains unarchived hours that the
+    service has deleted. After an error that ends all fetching (`stopped`), archived hours are still loaded.
     """
 
     enterprise: EnterpriseResource
@@ -176,7 +176,7 @@ class HourlyRun:
         try:
             if client is not None and hour in self.plans and self.stopped is None:
                 return fetch_hour(self.plans[hour], client, self.lake.layout, self.engine)
-            # after an end of fetching, require complete hours, because the service might have the missing archives
+            # after fetching has ended, require complete hours, because the service might have the missing archives
             return archived_hour(hour, self.lake.layout, self.scope, self.dataset, partial=self.stopped is None)
         except errors.UnreachableError as error:
             self.stopped = error
@@ -214,7 +214,7 @@ class HourlyRun:
     def fail(self, hour: datetime, error: Exception) -> None:
         """Record the reason for a failed hour in the run and in the coverage.
 
-        Unknown names are not part of the mirror. While the warehouse is unavailable, each hour would wait for it.
+        The coverage is not updated for unknown names or while the warehouse is unavailable.
         """
         self.is_warehouse_unavailable |= unavailable(error) == "warehouse"
         if isinstance(error, errors.RetentionPassed):

@@ -161,7 +161,7 @@ def _replaced(layout: Layout, ledger: Ledger, now: datetime, *, compacts: bool) 
 
 
 def _of_stream(layout: Layout, now: datetime) -> Iterator[tuple[Path, str]]:
-    """Yield replaced stream files. The newest file is retained, because the stream resumes at its offset."""
+    """Yield replaced stream files. The newest file is retained, because the stream resumes at this file's offset."""
     folder = layout.lake / LIVE_CHANGES
     counting = files_of(folder)
     kept = {file.path for file in counting}

@@ -1,4 +1,4 @@
-"""Page lookups for the watch list, and for pages that a missing hour or a rejected record made uncertain.
+"""Page lookups for the watch list, and for pages that are uncertain because of a missing hour or a rejected record.
 
 Source: the service's lookup endpoint, /v2/articles/{name}.
 """
@@ -69,7 +69,7 @@ _SPENT = TypeAdapter(_Spent)
 
 
 class Budget:
-    """Lookup budget per UTC day. Each lookup is recorded before its request, so killed runs never exceed the budget."""
+    """Lookup budget per UTC day. Lookups are recorded before they are sent, so killed runs cannot exceed the budget."""
 
     def __init__(self, folder: Path, per_day: int, now: Callable[[], datetime]) -> None:
         self._path, self._per_day, self._now = folder / "state" / "lookups.json", per_day, now
@@ -151,7 +151,7 @@ def plan(
     limit: int,
     now: datetime,
 ) -> list[Asked]:
-    """Return up to `limit` pages to look up: due pages in the watch list, then uncertain pages."""
+    """Return up to `limit` pages to look up: pages that are due on the watch list, then uncertain pages."""
     if limit < 1:
         return []
     wanted = {(page.project_id, page.name): Asked(*page, Purpose.WATCH) for page in warehouse.lookups_due(watched, now)}
@@ -178,7 +178,7 @@ def ask(
     engine: Engine,
     now: Callable[[], datetime],
 ) -> Looked:
-    """Look up each page once, in parallel. Each page costs one unit of quota, and each response is stored on disk."""
+    """Look up the pages in parallel, once each. Each page costs one unit of quota. Each response is stored on disk."""
     counts = {True: 0, False: 0}
     counting = threading.Lock()
     # random microseconds keep timestamps unique even if the clock was set back

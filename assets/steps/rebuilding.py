@@ -1,8 +1,8 @@
 """Rebuild missing loads, and missing or damaged lake files, from the archive without contacting the service.
 
-Finished conversions and loads are retained, so the same call resumes a killed rebuild. A repair does not change rows,
-so Dagster's history of the hour or snapshot stays valid. A damaged file is moved aside only if its archive exists, and
-is moved back if the conversion fails. If the process is killed in between, the next run creates the missing file.
+Finished conversions and loads are retained, so repeating the call resumes a killed rebuild. A repair does not change
+rows, so Dagster's history of the hour or snapshot stays valid. A damaged file is moved aside only if its archive
+exists, and is moved back if the conversion fails. If the process is killed meanwhile, the next run creates the file.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def _steps(
     only: Only | None,
     skip: AbstractSet[Part],
 ) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Yield each load's name and function, for lists first, then snapshots (oldest version first), then hours."""
+    """Yield each load's name and function: first lists, then snapshots (oldest version first), then hours."""
 
     def load_list(dataset: Dataset) -> None:
         store.load_list(dataset, convert_list(dataset, files.read(layout.list_archive(dataset)), layout).path)
@@ -207,7 +207,7 @@ _SHOWN = 5
 
 @dataclass
 class Repaired:
-    """Outcome of a repair: replaced files, a message for each failure, and numbers of postponed and finished loads.
+    """Outcome of a repair: replaced files, a message for each failure, and the numbers of postponed and finished loads.
 
     A load is postponed because of the limit or insufficient disk space.
     """

@@ -90,7 +90,7 @@ def plan_snapshot(
 
 
 def download(plan: SnapshotPlan, client: EnterpriseClient, engine: Engine) -> tuple[Download, ...]:
-    """Download the missing files in parallel, and verify that all belong to the same version (`Snapshots.download`)."""
+    """Download the missing files in parallel, and verify that all have the same version (see `Snapshots.download`)."""
     with engine.task(f"download {plan.identifier}", plan.missing_bytes, "B") as advance:
         return client.snapshots.download(plan, workers=engine.workers, progress=advance)
 

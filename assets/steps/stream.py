@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from resources.lake.live import LiveLake
     from resources.warehouse import Warehouse
 
-#: Maximum age in seconds and maximum size in bytes of the event buffer, which is then written to a file.
+#: Age in seconds and size in bytes at which the event buffer is written to a file.
 STEP_SECONDS, STEP_BYTES = 10.0, 32 << 20
 #: Minimum time between memory releases in seconds. A stream that catches up writes several files per second and reuses
 #: the memory.
 _TRIM_SECONDS = 5.0
-#: Interval in seconds between checks for whether reading should end.
+#: Interval in seconds between checks of whether reading should end.
 _LOOK_SECONDS = 0.2
 #: Interval in seconds between files without events, which only record the offsets.
 _SAID_SECONDS = 300.0
@@ -213,7 +213,7 @@ def loaded_hours(warehouse: Warehouse, scope: Collection[tuple[str, int]], hours
 
 
 def lag_of(step: Step, now: datetime) -> float | None:
-    """Return the age of the newest event in seconds, or None if the step has no events. Future events have no lag."""
+    """Return the newest event's age in seconds (0 if the event is in the future), or None if the step has no events."""
     newest = max(step.published_at.values(), default=None)
     return None if newest is None else max(0.0, (now - newest) / timedelta(seconds=1))
 

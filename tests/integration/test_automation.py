@@ -212,7 +212,7 @@ def test_failed_hours_are_reported_until_they_are_loaded_and_no_others(daemon, m
     daemon.sandbox.faults.add(path="/v2/batches/*", **refusal)
     assert not daemon.materialize([hour]).success
     description = failed_hours(daemon)["no_failed_hours"]
-    assert description.startswith(f"article_changes: 1 hour failed: {hour_text(hour)}. Read the message ")
+    assert description.startswith(f"article_changes: 1 hour failed: {hour_text(hour)}. Read the error message ")
     daemon.sandbox.faults.clear()
     assert daemon.materialize([hour]).success
     # of a dataset that is not mirrored, and one that is not published yet

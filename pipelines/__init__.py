@@ -1,1 +1,1 @@
-"""Dagster definitions, operator tasks, reports, and the command line `wme`, which decide, run and show the work."""
+"""Dagster definitions, operator tasks, reports, and the `wme` command line."""

@@ -32,8 +32,8 @@ from resources.lake import Layout
 def build_assets(
     hours: dg.HourlyPartitionsDefinition, offered: tuple[Dataset, ...]
 ) -> tuple[dg.AssetsDefinition | dg.AssetSpec, ...]:
-    """Build the assets for all datasets, of which only `offered` can be materialized, and for their publication."""
-    # the assets depend on the first hour and the choice of datasets only, so commands that build definitions repeatedly
+    """Build the assets for all datasets and for their publication. Only `offered` datasets can be materialized."""
+    # the assets depend only on the first hour and the choice of datasets, so commands that build definitions repeatedly
     # mostly find them in the cache
     of_snapshots, of_hours = datasets.datasets(Family.SNAPSHOT), datasets.datasets(Family.HOURLY)
     without_steps = (
@@ -107,7 +107,7 @@ def build_defs(
             and dynamic partitions. With a prefix, the definitions have no executor, IO manager or logger, and can be
             merged into another project's definitions.
         asked: Hours that are always included in the partitions.
-        all_datasets: True if datasets that are not mirrored can be materialized as well, because commands can name such
+        all_datasets: True if datasets that are not mirrored can also be materialized, because commands can name such
             datasets.
         overrides: Resources by key (`enterprise`, `lake`, `warehouse`, `engine`) that replace the resources from
             `build_resources`, and `loggers` that replace Dagster's loggers.

@@ -48,7 +48,7 @@ WAITS: Final = (timedelta(minutes=10), timedelta(hours=1), timedelta(hours=4))
 
 #: Maximum time until a backfill's runs appear. Until then, the backfill's hours are unknown.
 LAUNCHING: Final = timedelta(minutes=5)
-#: Time at which definitions and settings were loaded. Earlier refusals are ignored, because settings might have
+#: Time when the definitions and settings were loaded. Earlier refusals are ignored, because settings might have
 #: changed.
 LOADED_AT = datetime.now(UTC)
 
@@ -101,7 +101,7 @@ def missing_now(
 
 
 def _is_due(listing: Path, hour: datetime, now: datetime, places: set[tuple[str, int]]) -> bool:
-    """Return True if an hour's listing is damaged, or omitted one of the places and is due to be fetched again."""
+    """Return True if an hour's listing is damaged, or if it omits one of the places and is due for another fetch."""
     try:
         named = {(record.project_id, record.namespace_id) for record in read_listing(listing)}
         looked_at = datetime.fromtimestamp(listing.stat().st_mtime, UTC)

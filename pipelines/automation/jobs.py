@@ -1,4 +1,4 @@
-"""Jobs for declared datasets, and schedules for these jobs, which are off by default.
+"""Jobs for declared datasets, and their schedules, which are off by default.
 
 To backfill hours, start from the assets in the Dagster UI. The command `dagster job backfill` ignores the backfill
 policy and starts one run per hour.
@@ -46,7 +46,7 @@ _SCHEDULES = {
 
 
 def build_jobs(mirrored: Collection[Dataset], offered: Collection[Dataset], prefix: Prefix) -> list[Any]:
-    """Build the jobs for hours of the `mirrored` datasets, for snapshots of the `offered` datasets, and all others.
+    """Build the jobs for hours of `mirrored` datasets, for snapshots of `offered` datasets, and for all other work.
 
     Each snapshot dataset has a separate job, named after its archive, because its partitions are separate.
     """

@@ -255,7 +255,7 @@ def keep_streaming(
         minimum_interval_seconds=30,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Ends runs whose process was killed or whose machine stopped, because other runs would wait for "
-        "dead runs forever. Dagster's daemon retries runs that it launched. This sensor retries runs that commands "
+        "these runs forever. Dagster's daemon retries runs that it launched. This sensor retries runs that commands "
         "launched.",
     )
 )

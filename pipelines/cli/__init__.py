@@ -1,8 +1,7 @@
-"""The command line `wme`, with one module per group of commands.
+"""The `wme` command line, with one module per command group.
 
 This package contains the commands, their options, help texts and error messages. The exit codes are 0 for success, 1
-for failure and 2 for incorrect usage. Each command is a thin wrapper around a function that Python code can call as
-well.
+for failure and 2 for incorrect usage. Each command is a thin wrapper around a function that Python code can also call.
 
 Importing Dagster takes a second, and importing HTTP and Arrow takes half a second. To keep `--help` and `sql` fast,
 each command's module is imported on demand, and each command imports its dependencies in its body.

@@ -48,7 +48,7 @@ from_stdin = click.option(
 
 
 class Unargued(click.Command):
-    """Command without arguments. Error messages omit unexpected arguments, because these can be passwords."""
+    """Command without arguments. Error messages omit unexpected arguments, because they might be passwords."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -121,9 +121,9 @@ class _Auth(Group):
 
 @click.group(cls=_Auth)
 def auth() -> None:
-    """Manage the account: log in, show or revoke the tokens, change the password.
+    """Manage the account: log in, show or revoke the tokens, and change the password.
 
-    Passwords and codes are never arguments. Enter them at a hidden prompt, set a variable (WME_PASSWORD,
+    Passwords and codes are never passed as arguments. Enter them at a hidden prompt, set a variable (WME_PASSWORD,
     WME_NEW_PASSWORD, WME_CODE), or write them to standard input with --password-stdin.
     """
 
@@ -183,7 +183,7 @@ def _show_tokens(client: EnterpriseClient) -> None:
 
 
 def _with_password(client: EnterpriseClient, *others: Wanted, stdin: bool) -> tuple[str | None, list[str]]:
-    """Return the password, which is None if there is no account, and the other secrets. Prompt for missing secrets."""
+    """Return the password (or None if there is no account) and the other secrets. Prompt for missing secrets."""
     known = client.service.password
     if known is not None or client.service.username is None:
         return known, secrets(*others, stdin=stdin)

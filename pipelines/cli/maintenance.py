@@ -135,7 +135,7 @@ def clean(*, dry_run: bool) -> None:
 @click.option("--dry-run", is_flag=True, help="Show the data to remove without removing it.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def forget(*, project: str, dry_run: bool, yes: bool) -> None:
-    """Drop all data of PROJECT, which is no longer mirrored: its rows, lake files and archive files.
+    """Drop all data of a PROJECT that is no longer mirrored: its rows, lake files and archive files.
 
     The command shows the data, asks for confirmation, removes the data and publishes. Data shared with other projects
     is kept. If interrupted, run the command again.
@@ -189,8 +189,8 @@ def compact(*, dry_run: bool, quiet: bool) -> None:
 
     Changes in compacted months are then removed from the DuckDB files and read from the compacted files.
 
-    The schedule compact_each_hour runs compactions automatically. Loads, publications and readers do not wait for a
-    compaction. If interrupted, run the command again. If WME_ENGINE specifies a cluster, its workers rewrite the files.
+    The schedule compact_each_hour runs compactions automatically. Loads, publications and readers do not wait for
+    compactions. If interrupted, run the command again. With a cluster in WME_ENGINE, its workers rewrite the files.
     """
     from assets.published import format_merged
     from assets.steps.compaction import Compacted, compact_lake, planned

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 #: Default and maximum wait in minutes. The service retains each hour for two days.
 _DEFAULT_MINUTES, _MOST_MINUTES = 60, 48 * 60
-#: Example questions with SQL, whose results the first run shows.
+#: Example questions with the SQL that answers them. The first run shows the results.
 EXAMPLES = {
     "Which pages were edited most?": """\
 SELECT project_id, name, edit_count, editor_count
@@ -62,7 +62,7 @@ GROUP BY ALL ORDER BY a.project_id""",
 )
 @click.option("--from", "first", type=HOUR, help="First hour (UTC), for example 2026-11-20T05, instead of --hours.")
 @click.option("--to", "last", type=HOUR, help="Last hour (UTC).  [default: the same as --from]")
-@click.option("--dry-run", is_flag=True, help="Show the files, GB and quota units to fetch, without fetching anything.")
+@click.option("--dry-run", is_flag=True, help="Show the number of files, GB and quota units without fetching anything.")
 @click.option(
     "--reference/--no-reference", default=None, help="Fetch or skip the reference lists.  [default: once a day]"
 )

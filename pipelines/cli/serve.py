@@ -95,9 +95,9 @@ def ui(*, port: int, prepare: bool) -> None:
 @click.option(
     "--data",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Path to the data folder that the runs use on this machine.  [default: WME_DATA]",
+    help="Path on this machine to the data folder that the runs use.  [default: WME_DATA]",
 )
-@click.option("--name", help="Worker name to show in the runs' messages.  [default: host and process]")
+@click.option("--name", help="Worker name to show in run messages.  [default: host and process]")
 def worker(*, address: str | None, data: Path | None, name: str | None) -> None:
     """Convert archives and compact lake files as a worker of the Dask scheduler at ADDRESS.
 
@@ -170,9 +170,9 @@ def worker(*, address: str | None, data: Path | None, name: str | None) -> None:
     "--connections", type=click.IntRange(1, 10), default=10, show_default=True, help="Number of parallel connections."
 )
 def stream(*, hours: float | None, seconds: float | None, every: float, connections: int) -> None:
-    """Store every event of the mirrored projects in the lake (live_changes), seconds after it happened.
+    """Store every event of the mirrored projects in the lake (live_changes) seconds after it occurs.
 
-    The table live_changes contains events of hours that have no file yet. The table articles_live contains pages with
+    The table live_changes contains events from hours that have no file yet. The table articles_live contains pages with
     their newest events.
 
     The command resumes at the last stored offset and runs until Ctrl-C or SIGTERM. Buffered events are stored on exit.

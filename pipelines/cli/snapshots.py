@@ -156,7 +156,7 @@ def _planned(
 @snapshots.command("plan")
 @_choice
 def plan_snapshots(*, identifiers: tuple[str, ...], as_json: bool, **choice: Any) -> None:
-    """Show the cost of downloading snapshots: form, quota units, bytes, disk space. Costs no quota.
+    """Show the form and the cost of snapshot downloads: quota units, bytes and disk space. Costs no quota.
 
     ID is an identifier from `wme snapshots list`, for example enwiki_namespace_0. The exit code is 1 if `wme snapshots
     download` would refuse the download.

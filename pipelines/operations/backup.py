@@ -2,7 +2,7 @@
 
 Lake and archive files never change, and no file is removed during a backup. The build file is copied first, so every
 file in its ledger still exists when the backup reaches that file. Tokens, locks, unfinished files and the published
-file are skipped. A restore creates the published file from the build file.
+file are skipped. A restore recreates the published file from the build file.
 
 The next call reuses the files of a killed backup. All files are synced once at the end. If a power failure damages
 files before the sync, the next call finds the damage by comparing digests.
@@ -286,7 +286,7 @@ def _prune(unfinished: Path, data: Path) -> int:
 
 
 def remove_older(destination: Path, keep: int) -> list[Path]:
-    """Remove all but the newest `keep` complete backups, and the remains of a killed removal. Return the folders.
+    """Remove all but the newest `keep` complete backups, finish a killed removal, and return the removed folders.
 
     Damaged backups and unrelated folders are not removed.
     """

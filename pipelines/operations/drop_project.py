@@ -85,7 +85,7 @@ def survey(settings: Settings, project: str) -> Remains:
 
 
 def drop_project(settings: Settings, project: str) -> Remains:
-    """Remove all of a project's data, publish, and return an overview. The same call resumes a killed removal.
+    """Remove all of a project's data, publish, and return an overview. Repeating the call resumes a killed removal.
 
     The project's rows in compacted files are masked until a compaction removes them (see `Remains.dropped_in`). Readers
     of an older published file immediately lose access to the project's page text.

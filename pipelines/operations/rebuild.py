@@ -1,6 +1,6 @@
 """Verify lake files, rebuild the lake and the warehouse from the archive, and handle rejected records.
 
-A rebuild skips files that are already converted and loaded. The same call therefore resumes a killed rebuild, and
+A rebuild skips files that are already converted and loaded. Repeating the call therefore resumes a killed rebuild, and
 leaves a complete mirror unchanged. The service is not contacted.
 
 Retrying rejected records converts their archives again. A retry adds rows only if the converter has changed since the

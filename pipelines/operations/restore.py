@@ -1,4 +1,4 @@
-"""Restore a backup into an empty data folder. The same call resumes a killed restore."""
+"""Restore a backup into an empty data folder. Repeating the call resumes a killed restore."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class Restored:
 def restore(source: files.StrPath, data: files.StrPath, reporter: Reporter) -> Restored:
     """Restore a backup, or a destination's newest backup, into an empty data folder, then publish.
 
-    The same call resumes a killed restore. The published file contains no paths from the original data folder. Views,
-    macros and triggers in the backup are removed before they can run. Dagster settings that differ from the default
-    settings are renamed. Raises BackupError if there is no backup, the folder is not empty, or the disk is full.
+    The published file contains no paths from the original data folder. Views, macros and triggers in the backup are
+    removed before they can run. Dagster settings that differ from the default settings are renamed. Raises BackupError
+    if there is no backup, the folder is not empty, or the disk is full.
     """
     data, backup = Path(data), store.find(Path(source))
     warehouse = Warehouse(data)

@@ -1,1 +1,1 @@
-"""Process management, which covers the Dagster instance, locks of running processes, interrupts and servers."""
+"""Process management: the Dagster instance, locks of running processes, interrupts, and servers."""

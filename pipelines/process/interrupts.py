@@ -1,8 +1,8 @@
 """Handler for Ctrl-C and termination signals that prints a message, cleans up, and exits with the right code.
 
-The signals are blocked in all threads and child processes, and a separate thread waits for a signal. Therefore, an
-import, a query, or a library that handles signals cannot swallow a signal. The process exits without unwinding the main
-thread. Files and transactions survive such an exit, as they survive a power failure.
+The signals are blocked in all threads and child processes, and a separate thread waits for a signal. Therefore, no
+import, query or signal-handling library can swallow a signal. The process exits without unwinding the main thread.
+Files and transactions survive such an exit, as they survive a power failure.
 
 This module imports only the standard library, because it runs before all other imports.
 """

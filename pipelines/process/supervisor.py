@@ -25,7 +25,7 @@ from pipelines.process import interrupts
 
 #: Time in seconds until servers and runs are killed if they do not end gracefully.
 END_SECONDS = 10.0
-#: Time in seconds in which killed processes must end.
+#: Time in seconds within which killed processes must end.
 _KILL_SECONDS = 2.0
 #: Lock timeout in seconds. Processes that only test the lock release it immediately.
 _LOCK_SECONDS = 2.0

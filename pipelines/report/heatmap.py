@@ -43,7 +43,7 @@ _MARKS: Final = {
 
 
 def lines(places: Sequence[Place], width: int) -> Iterator[Text]:
-    """Yield the lines of the map and its legend, at most `width` characters long, for places with the same hours."""
+    """Yield the lines of the map and its legend, at most `width` characters wide, for places with the same hours."""
     names = [place.name.replace(" namespace", "") for place in places]
     margin = max(map(len, names)) + 2
     fitting = max(_LEAST_CELLS, min(width - margin, _MOST_CELLS))

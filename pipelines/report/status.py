@@ -36,7 +36,7 @@ _PATIENCE = 3.0
 #: Number of newest loaded hours searched for fields without a column, and maximum number of fields shown.
 _DRIFT_HOURS = 3
 _DRIFT_SHOWN = 5
-#: Maximum number of projects and namespaces shown that are no longer mirrored.
+#: Maximum number of projects and namespaces to show that are no longer mirrored.
 _UNMIRRORED_SHOWN = 10
 #: Maximum length of an example, in characters.
 _SHOWN = 60

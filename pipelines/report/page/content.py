@@ -27,7 +27,7 @@ SPAN = """
 SELECT min(batch_hour), max(batch_hour), (SELECT min(loaded_at) FROM loads), (SELECT max(loaded_at) FROM loads)
 FROM hours WHERE table_name = 'article_changes' AND state IN ('loaded', 'empty')
 """
-# Loads over time, of the files that are in the warehouse now.
+# Load times of the files that are now in the warehouse.
 LOADED = """
 SELECT time_bucket(CAST($1 AS INTERVAL), loaded_at) AS span_at, count(*) AS file_count,
   CAST(sum(ndjson_bytes) AS BIGINT), CAST(sum(archive_bytes) AS BIGINT), CAST(sum(lake_bytes) AS BIGINT)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import vl_convert
 
-#: Width of a chart: that of a phone, and nearly that of a card, so that labels are about as large as text.
+#: Chart width: as wide as a phone, and nearly as wide as a card, so that labels are about as large as text.
 _WIDTH: Final = 360
 _HEIGHT: Final = 130
 _ROW: Final = 15
@@ -28,7 +28,7 @@ HEIGHTS: Final = {
     "missing": 0.92,
     "past_retention": 0.92,
 }
-#: Label format of numbers by unit; thousands and millions are abbreviated.
+#: Label format of numbers, by unit. Thousands and millions are abbreviated.
 _LABELS: Final = {"": "format(datum.value, '~s')", "B": "format(datum.value, '~s') + 'B'", "h": "datum.value + ' h'"}
 #: Label format of times: the date at midnight, else the time of day; the month on its first day.
 _TIMES: Final = (

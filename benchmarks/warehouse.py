@@ -1,4 +1,4 @@
-"""Warehouse benchmark that compares the cost of hours and publications with common alternatives at several sizes.
+"""Warehouse benchmark that compares the cost of loads and publications with common alternatives at several sizes.
 
 The alternatives store the same columns and load the same files. `window` appends the hour's rows to all rows and
 recreates the pages with a window function over all rows. `replace` gives the pages a primary key and writes the hour's
@@ -128,7 +128,7 @@ def _queries(data: Path) -> dict[str, str]:
 
 
 def _alternative(method: str, data: Path, hours: list[list[ConvertedFile]]) -> Cost:
-    """Return the median cost of loading an hour with an alternative into a DuckDB file with the current pages."""
+    """Return an alternative's median cost of loading an hour into a DuckDB file that contains the current pages."""
     path = data / f"{method}.duckdb"
     columns = column_list(ARTICLE_CHANGES.narrow)
     with _opened(path, data) as connection:

@@ -76,7 +76,7 @@ class _Configured:
         self.settings.check()
 
     def definition(self, description: str | None = None) -> dg.ResourceDefinition:
-        """Return a Dagster resource for this object whose `numbers` a run can override. The UI shows `description`."""
+        """Return a Dagster resource for this object. Runs can override `numbers`. The UI shows `description`."""
         text = description or type(self).__doc__
         declared = {name: Settings.model_fields[name] for name in self.numbers}
         numbers = run_fields(declared, {name: getattr(self.settings, name) for name in declared})

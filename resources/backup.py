@@ -66,7 +66,7 @@ class Backup(_Facts):
     path: Path
 
     def sums(self) -> Iterator[tuple[str, str]]:
-        """Yield the path and MD5 of each file, which can be millions. Raises BackupError if the list was changed."""
+        """Yield the path and MD5 of each file (possibly millions). Raises BackupError if the list was changed."""
         path = self.path / SUMS
         try:
             with files.opened(path, follow=False) as lines:

@@ -131,7 +131,7 @@ _SHOWN = 10
 
 
 class UnknownNameError(MirrorError):
-    """A project or namespace does not exist at the service. The message suggests the most similar name."""
+    """A project or namespace is unknown to the service. The message suggests the most similar name."""
 
     ends_run = True
 
@@ -150,7 +150,7 @@ def check_names(
     `correct` describes the source of the names.
 
     Raises:
-        UnknownNameError: At least one name does not exist at the service. Nothing was fetched.
+        UnknownNameError: At least one name is unknown to the service. Nothing was fetched.
         EnterpriseError: The service had to be queried, but did not respond.
     """
     kinds: dict[Kind, list[Any]] = {

@@ -80,7 +80,7 @@ class _Remote:
 
 
 class RemoteConverter(_Remote):
-    """Converts archives on a cluster's workers. The interface is the same as that of `Converter`."""
+    """Converts archives on a cluster's workers. Has the same interface as `Converter`."""
 
     def convert_all(
         self, archives: Sequence[Archive], *, bodies: frozenset[str], advance: Callable[[float], None]

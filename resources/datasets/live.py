@@ -175,6 +175,6 @@ def counting(files: Iterable[LiveFile]) -> list[LiveFile]:
 
 
 def files_of(folder: Path, since: datetime | None = None) -> list[LiveFile]:
-    """Return the valid files, oldest first, for all hours or, if `since` is specified, for hours from `since` on."""
+    """Return the valid files, oldest first. If `since` is specified, earlier hours are omitted."""
     hours = (of_hour for hour, of_hour in hour_folders(folder) if since is None or hour >= since)
     return counting(file for of_hour in hours for file in files_in(of_hour))

@@ -69,7 +69,7 @@ def short(version: str) -> str:
 
 
 def safe(name: str) -> str:
-    """Return an external name that is safe to use in a path. Raises ValueError for characters that are not allowed."""
+    """Return an external name if it is safe to use in a path. Raises ValueError for characters that are not allowed."""
     if not _SAFE.fullmatch(name):
         raise ValueError(f"{name!r} cannot be part of a file name; only letters, digits, '_', '-' and '.' are allowed.")
     return name

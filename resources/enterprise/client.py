@@ -171,8 +171,8 @@ class Lookups:
         except errors.NotFound:
             pass
         raise errors.NotFound(
-            f"The service has no {identifier} among Wikidata's {kind}. Nothing was changed. The lookup cost one unit. "
-            "The service does not provide merged entities, deleted entities or scholarly articles.",
+            f"The service does not list {identifier} among Wikidata's {kind}. Nothing was changed. The lookup cost one "
+            "unit. The service does not provide merged entities, deleted entities or scholarly articles.",
             status=404,
         )
 

@@ -40,8 +40,8 @@ class Service:
         allow_http: True to allow unencrypted `http://` connections to other machines, even for passwords and tokens.
 
     Raises:
-        InvalidRequest: A URL is not an HTTP(S) URL, or it is an `http://` URL of another machine and `allow_http` is
-            False.
+        InvalidRequest: A URL is not an HTTP(S) URL, or is an `http://` URL that points to another machine while
+            `allow_http` is False.
     """
 
     auth_url: str = AUTH_URL

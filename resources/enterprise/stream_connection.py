@@ -1,8 +1,8 @@
 """A stream connection that fills the inbox. When the connection ends, it is reopened at the committed offsets.
 
 If a response body ends, a connection breaks, or the service refuses a request temporarily, the stream resumes later.
-`Records` assembles received blocks into records, one per line (NDJSON). After a reconnection, the service sends a
-truncated record again from the beginning.
+`Records` assembles received blocks into records, one per line (NDJSON). On the next connection, the service resends a
+truncated record from the beginning.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _has_blank(lines: bytes) -> bool:
 
 
 class Inbox:
-    """Queue of blocks of complete records from all connections. Accepts blocks while fewer than `room` bytes wait.
+    """Queue of blocks of complete records from all connections. Accepts blocks while it holds fewer than `room` bytes.
 
     A connection holds the lock `long` while it is assembling a long record.
     """
@@ -195,7 +195,7 @@ _LONG_BYTES = 1 << 20
 class Connection(threading.Thread):
     """Reads some parts of the stream into an inbox until `stop` is called.
 
-    `waits` contains the initial and the maximum wait in seconds before a reconnection. The wait doubles after each
+    `waits` contains the initial and maximum wait before reconnecting, in seconds. The wait doubles after each
     connection that receives no data. The actual wait is a random time below the current value.
 
     Attributes:

@@ -59,7 +59,7 @@ class Layout:
         return self.archive / dataset.archive / f"{dataset.name}.json"
 
     def lake_file(self, table: str, hour: datetime, identifier: str, digest: str) -> Path:
-        """Path of the Parquet file for one table from one of an hour's archives."""
+        """Path of one table's Parquet file, converted from one of an hour's archives."""
         return self.lake / safe(table) / hour_folder(hour) / name_of(identifier, digest, PARQUET)
 
     def compacted_folder(self, table: str) -> Path:
@@ -67,7 +67,7 @@ class Layout:
         return self.lake / "compacted" / safe(table)
 
     def snapshot_file(self, table: str, snapshot: str, version: str, identifier: str, digest: str) -> Path:
-        """Path of the Parquet file for one table from one archive of a snapshot version."""
+        """Path of one table's Parquet file, converted from one archive of a snapshot version."""
         folder = self.lake / safe(table) / safe(snapshot) / short(version)
         return folder / name_of(identifier, digest, PARQUET)
 

@@ -112,7 +112,7 @@ class Converter:
 
     @property
     def readers(self) -> int:
-        """Number of concurrent conversions that keep all workers busy while some archives are opened or flushed."""
+        """Number of concurrent conversions needed to keep all workers busy while some open or flush files."""
         return 2 * self.workers + 1
 
     def __enter__(self) -> Self:

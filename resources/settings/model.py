@@ -244,8 +244,8 @@ class Settings(BaseModel):
     )
     allow_http: types.Flag = Field(
         False,
-        description="Set to `1` to allow `http://` URLs of other machines. With `http://`, passwords and tokens are "
-        "not encrypted on the network. Default: `0`, which allows `http://` only for the local machine.",
+        description="Set to `1` to allow `http://` URLs that point to other machines. With `http://`, passwords and "
+        "tokens are not encrypted on the network. Default: `0`, which allows `http://` only for the local machine.",
         examples=["1"],
     )
 

@@ -146,8 +146,8 @@ _COLUMNS = (
     *_score(
         "revertrisk",
         "True if the edit is predicted to be reverted; null means no.",
-        "Probability that the edit is reverted.",
-        "Probability that the edit is not reverted.",
+        "Probability that the edit will be reverted.",
+        "Probability that the edit will not be reverted.",
     ),
     *(
         Column(f"{name}_score", DOUBLE, text, f"version.scores.{name}.{path}")

@@ -121,7 +121,7 @@ ENTITY_ALIASES = Table(
 )
 ENTITY_SITELINKS = Table(
     "entity_sitelinks",
-    "Sitelinks of the current items, which are the items' pages in other projects.",
+    "Sitelinks of the current items, which link to the items' pages in other projects.",
     (
         _ENTITY_ID,
         required("project_id", TEXT, "Project (the wiki's database name), for example enwiki."),

@@ -67,7 +67,7 @@ LOADS = Table(
         Column(
             "applied_at",
             TIMESTAMP,
-            "Time when the file was applied to `articles`, or null while it is pending. For other datasets, loaded_at.",
+            "Time when the file was applied to `articles`, or null while pending. For other datasets, loaded_at.",
         ),
         Column(
             "compaction_id",

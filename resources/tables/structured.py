@@ -70,7 +70,7 @@ _PAGE = (
 )
 STRUCTURED_BODIES = Table(
     "structured_bodies",
-    "Large values of `structured_articles`, which stay in the lake. They are JSON text, exactly as served, and the "
+    "Large values of `structured_articles`, which stay in the lake: JSON text, exactly as served, and the "
     "text of pages that arrived as article records. Join on project_id and article_id.",
     (*_PAGE, required("version_id", INT, "Revision ID."), *_BODIES, *(column for column in _OF_ARTICLE if column.body)),
     key=("project_id", "article_id"),
@@ -78,7 +78,7 @@ STRUCTURED_BODIES = Table(
 _POSITION = required(
     "position",
     pa.list_(INT),
-    "Position in the page. For example, [3, 1] is the first part of the third part. Positions sort in page order.",
+    "Position on the page. For example, [3, 1] is the first part of the third part. Positions sort in page order.",
 )
 
 
@@ -95,7 +95,7 @@ INFOBOX_FIELDS = Table(
         *_PAGE,
         _POSITION,
         _path("field"),
-        required("infobox_number", INT, "Number of the infobox in the page, starting at 1."),
+        required("infobox_number", INT, "Position of the infobox on the page, starting at 1."),
         Column("infobox_name", TEXT, "Name of the infobox, for example Infobox settlement."),
         Column("heading", TEXT, "Infobox heading above the field."),
         Column("part_type", TEXT, "Kind of part, for example field, image, list or list_item."),

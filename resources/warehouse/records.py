@@ -30,7 +30,7 @@ class _UnavailableError(WarehouseError):
 
 
 class WarehouseBusyError(_UnavailableError):
-    """The lock was not released by another process before the timeout."""
+    """Another process did not release the lock before the timeout."""
 
     retryable = True
 

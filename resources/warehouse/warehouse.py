@@ -143,7 +143,7 @@ class Warehouse(Publisher):
             copy_file(self.build_path, Path(target))
 
     def writing(self, purpose: str) -> contextlib.AbstractContextManager[None]:
-        """Prevent other processes from writing the build file, even if the file does not exist."""
+        """Prevent other processes from writing to the build file, even if the file does not exist."""
         return locked(self._connector.lock_path, self._connector.lock_timeout, purpose)
 
     @contextlib.contextmanager

@@ -90,7 +90,7 @@ def test_an_entity(wme):
     assert lines(wme("entity", "P31", "--labels")) == [record["entity"]["labels"]]
     assert lines(wme("entity", "P31", "--fields", "entity.type")) == [{"entity": {"type": "property"}}]
     told = wme("entity", "Q999999999")
-    assert (told.code, "no Q999999999 among Wikidata's items" in told.err) == (1, True)
+    assert (told.code, "list Q999999999 among Wikidata's items" in told.err) == (1, True)
     for words, sentence in (
         (("X1",), "'X1' is not a valid identifier for Wikidata items. Nothing was sent. Use the form Q42."),
         (("q42",), "'q42' is not a valid identifier for Wikidata items. Nothing was sent. Use the form Q42."),

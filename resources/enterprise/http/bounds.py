@@ -69,7 +69,7 @@ class RetryPolicy:
     Attributes:
         retries: Maximum number of retries for each cause.
         first_wait: Seconds before the second retry. The wait doubles with each further retry.
-        longest_wait: Maximum seconds of a single wait, even if `Retry-After` requests more.
+        longest_wait: Maximum seconds for a single wait, even if `Retry-After` requests more.
         connect_timeout: Maximum seconds for opening a connection.
         read_timeout: Maximum seconds without receiving data.
         requests_per_second: Maximum rate of requests to the data host, for all of a client's threads combined. If None,

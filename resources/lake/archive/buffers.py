@@ -25,8 +25,7 @@ class Buffers:
 
     A buffer is allocated at first use, because most hourly archives are much smaller. The most recently used buffer is
     reused first, because its memory pages already exist. A line that exceeds a buffer gets separate memory, up to the
-    maximum record length. Archives that share the pool can process only one such line at a time, from the first to the
-    last part.
+    maximum record length. Only one such line is processed at a time, even if several archives share the pool.
     """
 
     def __init__(self, count: int, size: int, longest: int = RECORD_BYTES_MAX) -> None:
@@ -156,7 +155,7 @@ class Block:
 class LongLine:
     """A line that exceeds the maximum record length, with bytes that are read on demand through `pieces`.
 
-    `size` is the line's length in bytes without the line feed, and is complete once all pieces have been read.
+    `size` is the line's length in bytes without the line feed, and is final once all pieces have been read.
     """
 
     member: str

@@ -30,7 +30,7 @@ from resources.tables import Table
 #: Maximum size of a reused arena. A larger arena, which only huge lines need, is freed with its batch.
 KEEP_BYTES = 96 << 20
 _VERSION = 6
-#: Value of `_Given.length` which means that the number is a maximum.
+#: Value of `_Given.length` that marks the number as a maximum.
 _AT_MOST = -1
 _log = logging.getLogger(__name__)
 

@@ -60,7 +60,7 @@ class RecordSchema:
     json: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def columns(self, records: list[dict[str, Any]]) -> dict[str, pa.Array]:
-        """Return the columns that have a path in the records. `records` are results of `strict.declared`."""
+        """Return the columns that have a path in the records. `records` contains results of `strict.declared`."""
         objects: dict[tuple[str, ...], dict[str, pa.Array]] = {(): _members(pa.array(records, self.type))}
         return {name: _inside(objects, path[:-1])[path[-1]] for name, path in self.paths.items()}
 

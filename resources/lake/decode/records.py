@@ -60,7 +60,7 @@ class Rows:
 
 @dataclass
 class _Examined:
-    """Result for individually examined lines. `rows` is the number of decoder rows before each row."""
+    """Result for individually examined lines. `rows` contains the number of decoder rows before each row."""
 
     batch: pa.RecordBatch
     rows: list[int]

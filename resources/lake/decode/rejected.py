@@ -1,4 +1,4 @@
-"""A block's lines and rejects, as Arrow columns, because a block can contain a million two-byte lines."""
+"""A block's lines and rejects, stored as Arrow columns because a block can contain a million two-byte lines."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def read_record(line: bytes) -> dict[str, Any]:
 
 
 def declared(value: Any, node: Node, path: str = "") -> tuple[Any, Any]:
-    """Split a record, or a value at `path`, into its declared part, in the form that Arrow reads, and the remainder.
+    """Split a record, or a value at `path`, into its declared part (in the form that Arrow reads) and the remainder.
 
     Times are microseconds since 1970. The remainder is NOTHING if every field is declared. A time without a time zone
     is read as UTC, and its original string is part of the remainder. For a list whose elements have undeclared fields,
@@ -202,7 +202,7 @@ def _is_exact(value: float | Number) -> bool:
 
 
 def _time(text: str) -> tuple[int, bool] | None:
-    """Return a time's microseconds since 1970 and True if the time has a zone, or None if the string is not a time."""
+    """Return a time in microseconds since 1970 and whether it has a zone, or None if the string is not a time."""
     found = _TIME.fullmatch(text)
     if found is None:
         return None

@@ -117,7 +117,7 @@ _PLACES: _Wanted = {
 
 @dataclass(frozen=True)
 class Group:
-    """An encoded row group, with pages, row count, and the footer entry for the first position in a file."""
+    """An encoded row group: pages, row count, and footer entry (for a group at the start of a file)."""
 
     pages: memoryview
     row_count: int
@@ -187,7 +187,7 @@ def moved(group: bytes, distance: int) -> bytes:
 
 
 def _find(data: bytes, position: int, wanted: _Wanted, found: list[tuple[int, int]]) -> int:
-    """Append each wanted value's bounds in the struct at `position` to `found`, and return the struct's end."""
+    """Find the wanted values in the struct at `position`, add their bounds to `found`, and return the struct's end."""
     field = 0
     while header := data[position]:
         position += 1

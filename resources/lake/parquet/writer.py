@@ -26,8 +26,8 @@ from resources.storage import LOCAL, Storage
 from resources.tables import Table
 
 COMPRESSION_LEVEL = 3
-#: Minimum size of a row group's column to compress. Half of an hourly file's columns are nearly empty, and setting up a
-#: compressor for these columns would cost more than it saves.
+#: Minimum size at which a row group's column is compressed. Half of an hourly file's columns are nearly empty, and
+#: setting up a compressor for these columns would cost more than it saves.
 _UNPACKED_BYTES = 1024
 #: False-positive rate for Bloom filters.
 _BLOOM_MISSES = 0.01
@@ -85,7 +85,7 @@ class Unfinished:
 def sweep(layout: Layout) -> tuple[Path, ...]:
     """Remove unfinished files and folders left by killed writers, and return their paths.
 
-    Files of running writers stay.
+    Files of running writers are kept.
     """
     removed = []
     for path in sorted(layout.lake.glob(f"**/*{UNFINISHED}")):

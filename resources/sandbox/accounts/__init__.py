@@ -1,1 +1,1 @@
-"""Users, passwords, tokens, quotas, admitted addresses and mail. `api` has the HTTP operations for accounts."""
+"""Users, passwords, tokens, quotas, admitted addresses and mail. `api` contains the HTTP operations for accounts."""

@@ -31,7 +31,7 @@ _LIMITS: dict[str, dict[str, int | None]] = {
 
 
 class Database:
-    """Database connection that one thread at a time can use."""
+    """Database connection for use by one thread at a time."""
 
     def __init__(self, path: Path) -> None:
         self._lock = threading.RLock()

@@ -1,4 +1,4 @@
-"""Parameters of a stream request, which are the start of each partition, `fields` and `filters`.
+"""Parameters of a stream request: the start of each partition, `fields` and `filters`.
 
 `fields` and `filters` are checked against the message schema. A few names in the schema differ from the names in
 records. For example, `version.sizes` is sent as `version.size`. The schema omits a message's partition and offset.

@@ -186,7 +186,7 @@ class StructuredContents(_Stored, EntityContents):
             yield line if parsed is None else encode(parsed)
 
 
-#: Files of an area. Calls can take a long time and must run in worker threads.
+#: Files of an area. Calls can take a long time, so they must run in worker threads.
 Contents = ArchivedWorld | EntityContents | StructuredContents
 
 

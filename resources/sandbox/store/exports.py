@@ -59,7 +59,7 @@ def newest_hour(contents: Contents, now: datetime) -> datetime:
 
 
 class Exports:
-    """Thread-safe snapshot exports of one area. Methods can build archives."""
+    """Thread-safe snapshot exports of one area. The methods might build archives."""
 
     def __init__(self, contents: Contents, clock: Clock) -> None:
         self._contents = contents

@@ -71,7 +71,7 @@ class StoredFile:
 
 
 class ObjectIndex:
-    """Index of the files in one area. Methods can build archives and must be called in worker threads."""
+    """Index of the files in one area. Methods may build archives, so they must be called from worker threads."""
 
     def __init__(
         self, contents: Contents, clock: Clock, faults: Faults, exports: Exports, folder: Path, area: str = ""

@@ -88,7 +88,7 @@ class Census:
             yield heapq.heappop(waiting)[2]
 
     def _families(self, count: int) -> Iterator[tuple[Cast, int]]:
-        """Yield each page family once in a scattered order."""
+        """Yield each page family once, in scattered order."""
         step = max(1, int(count * 0.618_034))
         while math.gcd(step, count) > 1:
             step += 1
@@ -134,7 +134,7 @@ class Census:
         return [entry for _, entry in found[:_MOST_LINGERING]]
 
     def _before(self, cast: Cast, family: int, end: Event, events: list[Event]) -> Event | None:
-        """Return the page that had this title just before `end`, which is a deletion or move."""
+        """Return the page that had this title just before `end` (a deletion or move), or None."""
         # the two events of a move are published one after the other, but the first event already moves the page
         moment = min(event.published for event in events if event.ordinal == end.ordinal)
         table = self._timetable.play(cast, family, moment)[0]

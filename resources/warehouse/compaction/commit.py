@@ -232,7 +232,7 @@ def _take_version(
 def _take_hours(
     connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: Merge, prepared: Prepared, paths: Sequence[str]
 ) -> int:
-    """Switch unchanged hours to the new files and return their number. The build file drops rows before the window."""
+    """Switch unchanged hours to the new files, delete rows before the window, and return the number of hours."""
     parts = [dict(zip(_PARTS.names, (*part, *known), strict=True)) for part, known in prepared.parts.items()]
     temporary_table(connection, "compacting", parts, _PARTS)
     values = {"table": dataset.name, "compaction_id": prepared.digest}

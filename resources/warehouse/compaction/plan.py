@@ -188,7 +188,7 @@ def merges(units: Iterable[Unit], now: datetime) -> list[Merge]:
 
 
 def _by_span(units: Sequence[Unit], span: CompactionWindow) -> dict[datetime, list[Unit]]:
-    """Group units that have this or a shorter window length by the start of their window."""
+    """Group units by the window of this length that contains them. Units with longer windows are omitted."""
     found: dict[datetime, list[Unit]] = {}
     for unit in units:
         if unit.span is None or _RANK[unit.span] <= _RANK[span.name]:

@@ -72,7 +72,7 @@ def _movable(build: Build, before: datetime | None, most: float = math.inf) -> t
     """Return the first hours that can be removed from the build file, and the compactions with their changes.
 
     The hours end before the first hour that is pending for `articles` or due for its first compaction, and before their
-    changes exceed `most`. Without changes to remove, there are no hours.
+    changes exceed `most`. If there are no changes to remove, no hours are returned.
     """
     waiting = {
         unit.first_hour
@@ -98,7 +98,7 @@ def move_window(build: Build, before: datetime | None = None) -> Moved | None:
 
     The default time is the end of the settled months. The removed changes are then read from compacted files. To keep
     hourly loads from waiting long, a call removes at most 500,000 rows, unless a single hour has more rows. A call
-    preserves changes that have not been applied to `articles`, hours that are waiting for a compaction, and all later
+    preserves changes that have not been applied to `articles`, hours that are waiting to be compacted, and all later
     hours. Returns None if no changes can be removed. Raises LakeFileError, without changing anything, if a compacted
     file is missing or contradicts the ledger.
     """

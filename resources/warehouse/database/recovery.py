@@ -118,7 +118,7 @@ def read_metadata(connection: duckdb.DuckDBPyConnection) -> list[str]:
 
 
 def is_refused(path: Path, *, with_rows: bool = False) -> bool:
-    """Return True if DuckDB cannot open an accessible file or read its metadata or, if `with_rows`, its rows."""
+    """Return True if DuckDB cannot open an accessible file or read its metadata (with `with_rows`, also its rows)."""
     try:
         path.open("r+b").close()
     except OSError:

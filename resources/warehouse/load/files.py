@@ -47,8 +47,8 @@ _SHOWN = 5
 def checked_row_count(path: Path, table: Table, besides: Sequence[str] = ()) -> int:
     """Return a lake file's row count.
 
-    Raises LakeFileError if the file is missing or not Parquet, or if a declared column that is not in
-    `besides` is missing or has another type.
+    Raises LakeFileError if the file is missing or is not a Parquet file, or if a declared column is missing or has the
+    wrong type. Columns in `besides` are not checked.
     """
     try:
         metadata = read_footer(path)

@@ -303,7 +303,7 @@ def fill_coverage(
 ) -> int:
     """Add missing rows to `hours`, from a dataset's first to its last known hour. Return the number of changed rows.
 
-    All changes are in one transaction. The first hour of a project and namespace is its first hour with a file. For
+    All changes are in one transaction. The first hour of a project and namespace is the first hour with a file. For
     articles, the first hour is the hour of the newest snapshot's boundary if that hour is earlier. The last hour is the
     last known hour of any project. Hours that the service has deleted become `past_retention`; others become `missing`.
     Rows for expired hours before the first hour are deleted.

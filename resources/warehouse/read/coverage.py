@@ -77,7 +77,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Gap:
-    """Consecutive hours missing for the same reason. `varies` means that reasons differ in paths or numbers."""
+    """Consecutive hours that are missing for the same reason. `varies` means that the reasons' details differ."""
 
     project_id: str
     namespace_id: int
@@ -247,7 +247,7 @@ def _gaps(place: Place, now: datetime) -> Iterator[Gap]:
     known = [cell.batch_hour for cell in place.cells if cell.state not in {UNKNOWN, OUTSIDE}]
 
     def kind(cell: Cell) -> tuple[str, str | None] | None:
-        """Return what consecutive cells of a gap share, or None for a cell outside a gap."""
+        """Return the values that all cells of a gap share, or None for a cell outside a gap."""
         # hours after the last known hour are a lag, not a gap
         behind = cell.state == UNKNOWN and (not known or cell.batch_hour > known[-1])
         if cell.state in COVERED or cell.state == OUTSIDE or is_early(cell, now) or behind:

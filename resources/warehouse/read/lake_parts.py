@@ -62,7 +62,7 @@ def _numbered(parts: str) -> str:
 
 
 def _parts(document: str) -> str:
-    """Return a query for all parts in `document`, with page, position and names of the enclosing parts."""
+    """Return a query for all parts in `document`, with their pages, their positions and the enclosing parts' names."""
     members = _numbered(f"json_extract({document}, '$[*]')")
     query = (
         "SELECT {page}, [CAST(n AS BIGINT)] AS position, CAST([] AS VARCHAR[]) AS above, part, true AS is_new\n"
@@ -291,7 +291,7 @@ _KEYS = f"{FORMULAS['event_key']} AS event_key, file_row"
 
 @dataclass(frozen=True)
 class Window:
-    """The range of changes in the build file, from `first_hour`. Older events end at `events_until`."""
+    """The range of changes in the build file, starting at `first_hour`. No older event is later than `events_until`."""
 
     first_hour: datetime
     events_until: datetime

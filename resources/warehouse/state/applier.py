@@ -1,7 +1,7 @@
 """Application of pending files to the current states, according to each state's rule.
 
 Files and snapshots are pending until they are applied to the state. A project with a new snapshot is rebuilt, because
-the snapshot replaces nearly all rows of the project. All other projects apply only their pending files.
+the snapshot replaces nearly all rows of the project. For all other projects, only pending files are applied.
 """
 
 from __future__ import annotations

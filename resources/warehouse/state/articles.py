@@ -207,7 +207,7 @@ def _compete(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list
 
 
 def _advance(build: Build) -> tuple[int, int]:
-    """Apply pending files of projects that are not rebuilt. Return the numbers of pages written and removed."""
+    """Apply pending files of projects that are not being rebuilt. Return the numbers of written and removed pages."""
     connection, lake_root, _ = build
     if not count_of(connection, "pending ANTI JOIN renewed USING (project_id)"):
         return 0, 0
@@ -244,7 +244,7 @@ def _renew(build: Build) -> int:
 
 
 def _passes(connection: duckdb.DuckDBPyConnection) -> int:
-    """Return how many passes are needed to compute the maxima for `renewed` if each pass may use half the memory.
+    """Return the number of passes needed to compute the maxima for `renewed` if each pass may use half the memory.
 
     DuckDB can spill whole tables to disk, but the memory for finding the newest row of each title grows with the rows.
     """

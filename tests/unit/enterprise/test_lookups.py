@@ -51,7 +51,7 @@ def test_no_such_title(client, fake, call):
 
 def test_no_such_entity(client, fake):
     fake.script("/v2/*", error_reply(404, "Not Found"))
-    with pytest.raises(errors.NotFound, match="no Q999 among Wikidata's items"):
+    with pytest.raises(errors.NotFound, match="list Q999 among Wikidata's items"):
         client.lookups.entity("items", "Q999")
 
 

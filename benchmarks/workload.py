@@ -182,7 +182,7 @@ def _members(workload: Workload, lines: list[bytes], name: str) -> Workload:
 
 
 def _long(workload: Workload, lines: list[bytes], name: str) -> Workload:
-    """Repeat the members until the archive has 3 GB."""
+    """Repeat the members until the archive reaches 3 GB."""
     return _repeated(workload, lines, name, LONG_BYTES)
 
 
@@ -195,7 +195,7 @@ def _structured(workload: Workload, lines: list[bytes], name: str) -> Workload:
 
 
 def _entities(workload: Workload, _lines: list[bytes], name: str) -> Workload:
-    """Write up to 1 GB of repeated Wikidata items. Some items have megabytes of statements or 400 languages."""
+    """Write up to 1 GB of repeated Wikidata items. Some have megabytes of statements or labels in 400 languages."""
     count = min(ENTITY_COUNT, workload.ndjson_bytes // _BYTES_PER_ENTITY)
     settings = Settings(state=workload.folder / name, projects=("enwiki",), entities=count, body_bytes=6_000)
     world = ArchivedWorld(settings)

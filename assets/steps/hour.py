@@ -1,6 +1,6 @@
 """Processing steps for one hour of a dataset, from the service to DuckDB: plan, fetch, convert and load.
 
-Source: the service's endpoints for hourly files, which are /v2/batches/{date}/{hour} and below for articles.
+Source: the service's endpoints for hourly files, such as /v2/batches/{date}/{hour} for articles.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class ArchivedHour:
     """An hour whose wanted archives are stored and verified.
 
     `damaged` contains the error for each pair whose archive could not be fetched or converted. `seconds` maps
-    identifiers to download times. `listed_at` is the time when the listing was requested, or None for now.
+    identifiers to download times. `listed_at` is the listing's request time (by default, the current time).
     """
 
     plan: Plan

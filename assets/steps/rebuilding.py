@@ -101,7 +101,7 @@ def load_archived(
     only: Only | None = None,
     skip: AbstractSet[Part] = frozenset(),
 ) -> Rebuilt:
-    """Convert and load all archived data that is not loaded, without contacting the service.
+    """Convert and load all archived data that is not yet loaded, without contacting the service.
 
     `only` contains the hours and snapshots to load, with their projects and namespaces. The hours in `skip` are not
     loaded. One failure does not stop other loads.

@@ -1,6 +1,6 @@
 """Processing steps for a snapshot, from the service to DuckDB: plan, fetch, convert and load.
 
-Source: the service's snapshot endpoints, which are /v2/snapshots and below for articles.
+Source: the service's snapshot endpoints, such as /v2/snapshots for articles.
 """
 
 from __future__ import annotations

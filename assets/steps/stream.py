@@ -98,8 +98,8 @@ def keep(
     """Read a stream and store its events until `ended()` returns True. Buffered events are stored on exit.
 
     The first run begins at `since`, or at the current time if `since` is None. Later runs resume at the last offset.
-    `state` is the folder of the lock file. `say` receives each step and its lag in seconds (see `lag_of`), and `warn`
-    receives messages about possible gaps, for which `loaded` returns the hours whose files are loaded.
+    `state` is the folder of the lock file. `say` receives each step and its lag in seconds (see `lag_of`). `warn`
+    receives messages about possible gaps. `loaded` returns the hours of a gap whose files are loaded.
 
     Raises:
         StreamBusyError: Another process is consuming the stream.

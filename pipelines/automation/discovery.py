@@ -229,7 +229,7 @@ def published(hours: Sequence[datetime], client: EnterpriseClient, now: datetime
 
 
 def spans(hours: Iterable[datetime]) -> list[Span]:
-    """Group hours into a few spans: the oldest span, the newest span, and then the remaining spans."""
+    """Group hours into a few spans, and return the oldest span, the newest span, and then the remaining spans."""
     rest, found = sorted(hours), []
     while rest:
         within = [hour for hour in rest if hour < rest[0] + SPAN * HOUR]

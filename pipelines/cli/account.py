@@ -65,7 +65,7 @@ class Unargued(click.Command):
 
 
 def secrets(*wanted: Wanted, stdin: bool) -> list[str]:
-    """Collect passwords and codes in the order of their prompts, from variables, standard input or the terminal."""
+    """Collect passwords and codes, in prompt order, from environment variables, standard input or the terminal."""
     found = {one: os.environ.get(one.variable, "") for one in wanted}
     if stdin:
         missing = [one for one, value in found.items() if not value]

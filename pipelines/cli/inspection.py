@@ -117,7 +117,7 @@ def report(*, output: Path | None, is_shown: bool) -> None:
     type=click.IntRange(1),
     default=100,
     show_default=True,
-    help="Maximum number of rows shown (table format only).",
+    help="Maximum number of rows to show (table format only).",
 )
 def sql(*, query: str | None, form: str, allow_files: bool, limit: int) -> None:
     """Run a read-only query on the published file. QUERY is SQL. Without QUERY, SQL is read from standard input.

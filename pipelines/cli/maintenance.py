@@ -82,7 +82,7 @@ def relocate() -> None:
 
 @click.command(cls=terminal.Writing)
 def rebuild() -> None:
-    """Rebuild the mirror from its archive. Converts and loads all archived files that are not loaded.
+    """Rebuild the mirror from its archive. Converts and loads all archived files that are not yet loaded.
 
     The service is not contacted. Converted and loaded files are kept. If interrupted, run the command again.
     """
@@ -344,7 +344,7 @@ def restore(*, source: Path, dry_run: bool) -> None:
 @click.command(cls=terminal.Writing)
 @click.option("--dry-run", is_flag=True, help="Show the pages to look up without using quota.")
 def lookups(*, dry_run: bool) -> None:
-    """Look up changed watched pages, and uncertain pages in `articles`, up to WME_LOOKUPS_PER_DAY a day.
+    """Look up watched pages that changed and uncertain pages in `articles`, up to WME_LOOKUPS_PER_DAY a day.
 
     Each page costs one unit of on-demand quota. The responses are loaded, then published if a publication is due.
     """

@@ -271,7 +271,7 @@ def article(client: EnterpriseClient, asked: Query, name: str) -> Listing[Record
 @click.argument("name")
 @answered(Kind.STRUCTURED)
 def structured(client: EnterpriseClient, asked: Query, name: str) -> Listing[Record]:
-    """Look up the structured contents of the article NAME: infoboxes, sections, tables. Costs one unit of quota.
+    """Look up the structured contents of the article NAME: infoboxes, sections and tables. Costs one unit of quota.
 
     NAME is the exact title, as in `wme article`. --filter applies to the article's record, and --fields applies to the
     structured contents.

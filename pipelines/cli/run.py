@@ -57,7 +57,7 @@ GROUP BY ALL ORDER BY a.project_id""",
     "--hours",
     "count",
     type=click.IntRange(1, 48),
-    help="Number of most recent hours to fetch and load.  [default: 3, plus earlier missing hours that the service "
+    help="Number of recent hours to fetch and load.  [default: 3, plus earlier missing hours that the service "
     "still retains]",
 )
 @click.option("--from", "first", type=HOUR, help="First hour (UTC), for example 2026-11-20T05, instead of --hours.")

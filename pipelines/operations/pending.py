@@ -48,7 +48,7 @@ def snapshots_to_fetch(
 
 
 def lacking_hours(settings: Settings, newest: datetime, now: datetime) -> list[datetime]:
-    """Return missing hours up to `newest` that the service still retains and a run can complete, oldest first."""
+    """Return missing hours up to `newest` that the service still retains and that a run can complete, oldest first."""
     layout, warehouse, lacking = Layout(settings.data), Warehouse(settings.data), set()
     for dataset in datasets.datasets(Family.HOURLY) if warehouse.build_path.exists() else ():
         rows = warehouse.coverage(since=now - RETENTION, published=False, dataset=dataset)

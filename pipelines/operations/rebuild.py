@@ -74,7 +74,7 @@ def verify(warehouse: Warehouse, reporter: Reporter) -> str:
 
 
 def rebuild(settings: Settings, only: Only | None = None, **overrides: Any) -> Rebuilt:
-    """Convert and load all archived data that is not loaded, then publish. One failure does not stop other loads.
+    """Convert and load all archived data that is not yet loaded, then publish. One failure does not stop other loads.
 
     Archived projects that are no longer in the settings are loaded as well. `only` limits the rebuild to hours and
     snapshots, with their projects and namespaces. `overrides` contains resources that replace the configured resources.

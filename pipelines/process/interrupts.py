@@ -29,7 +29,7 @@ _ending = threading.Lock()
 
 
 def watch(tidy_seconds: float = TIDY_SECONDS) -> None:
-    """End the process on a signal with exit code 128 + signal number. Call this function once, from the main thread."""
+    """On a signal, end the process with exit code 128 + signal number. Call this once, from the main thread."""
     # signals that `nohup` or a script with background jobs has ignored remain ignored
     numbers = {number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN}
     # also block ignored signals, because Dagster installs its own handler during a run

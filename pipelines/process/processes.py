@@ -174,7 +174,7 @@ def _sweep(instance: dg.DagsterInstance, home: Path) -> None:
 
 
 def _nameless(instance: dg.DagsterInstance, home: Path) -> bool:
-    """Return True if a live process has not recorded its run. Any run without a known process might belong to it."""
+    """Return True if a live process has not recorded its run. Any run without a known process might be that run."""
     return any(
         _is_held(home, path.stem) and not instance.get_runs(dg.RunsFilter(tags={_PROCESS_TAG: path.stem}), limit=1)
         for path in _locks(home)

@@ -44,7 +44,7 @@ _LINKS: Final = b"""<nav aria-label="Dagster UI">
 
 
 class Guard:
-    """ASGI middleware that refuses requests from other websites. `hosts` are additional public names (WME_UI_HOSTS)."""
+    """ASGI middleware that refuses requests from other websites. `hosts` contains more public names (WME_UI_HOSTS)."""
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str]) -> None:
         self._app = app
@@ -129,7 +129,7 @@ class WithReport:
 
 
 def _unsafe(scope: Scope, headers: Headers) -> tuple[int, str] | None:
-    """Return the status and reason for refusing a request that any website could send, or None if it is allowed."""
+    """Return the status and reason for refusing a request that any website could send, or None to allow the request."""
     if scope["method"] not in _READING:
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in CONTENT_TYPES:

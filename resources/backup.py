@@ -1,7 +1,7 @@
 """Backup folders, which contain plain files and hard links to unchanged files from the previous backup.
 
 <destination>/2026-11-23T080500Z/        a complete backup: the mirror's files under their own paths
-              2026-11-23T080500Z/MD5SUMS      a line per file, as `md5sum` writes and checks it, in `order`
+              2026-11-23T080500Z/MD5SUMS      one line per file in `md5sum` format, sorted by `order`
               2026-11-23T080500Z/backup.json  written last: the number of files and bytes
               unfinished/                a backup that is being written or was interrupted
 """

@@ -28,7 +28,7 @@ def plural(noun: str) -> str:
 
 
 def size_text(count: float) -> str:
-    """Format a number of bytes in decimal units, like the service."""
+    """Format a number of bytes in decimal units, as the service does."""
     for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= factor:
             return f"{count / factor:,.1f} {unit}"

@@ -70,7 +70,7 @@ class _Remote:
 
     @property
     def cluster(self) -> Cluster:
-        """Connection to the cluster. Accessing it raises ExtraMissingError if Dask is not installed."""
+        """Connection to the cluster. Accessing this property raises ExtraMissingError if Dask is not installed."""
         if self._cluster is None:
             from resources.engine.dask import Cluster, TimeLimits  # noqa: PLC0415  half a second, and an extra
 
@@ -211,7 +211,7 @@ def worker_context(data: Path, *, memory_bytes: int | None, record_bytes_max: in
 
 
 def convert_here(archive: Archive, bodies: frozenset[str]) -> ConvertedFile:
-    """Convert one archive on this worker. Its path and the returned paths are relative to the data folder.
+    """Convert one archive on this worker. The archive's path and the returned paths are relative to the data folder.
 
     Raises:
         LakeError: Any error that `Converter.convert` raises.

@@ -207,7 +207,7 @@ class Stream:
 
         Each block contains complete records, one per line, in the order received on one connection.
 
-        Raises EnterpriseError if the service refuses the stream or no connection could be opened for a long time.
+        Raises EnterpriseError if the service refuses the stream, or if no connection can be opened for a long time.
         """
         until = time.monotonic() + seconds
         while True:

@@ -66,7 +66,7 @@ def _made_by(table: Table) -> tuple[int | str, int]:
 
 
 def bodies_kept(table: Table, bodies: frozenset[str] | None) -> frozenset[str]:
-    """Return the table's columns in `bodies`, or all body columns if None. Raises ConversionError for unknown names."""
+    """Return the body columns in `bodies` (None selects all). Raises ConversionError for unknown names."""
     if bodies is None or bodies == table.bodies:
         return table.bodies
     known = frozenset[str]().union(*(one.table.bodies for one in datasets()))

@@ -76,7 +76,7 @@ class Converter:
         record_bytes_max: Maximum length of a line; longer lines are rejected.
 
     Raises:
-        ConversionError: If `memory_bytes` is too small for `workers`, or `record_bytes_max` is out of range.
+        ConversionError: `memory_bytes` is too small for `workers`, or `record_bytes_max` is out of range.
     """
 
     def __init__(
@@ -137,12 +137,12 @@ class Converter:
             layout: Paths of the lake.
             bodies: Body columns to store (default: all). Other body columns are null, and other tables' names are
                 ignored.
-            progress: Callback that gets the number of converted bytes and the archive's total bytes.
+            progress: Callback that receives the number of converted bytes and the archive's total bytes.
 
         Raises:
-            ArchiveError: If the archive is damaged, truncated, empty, or has no records for its project and namespace.
-            LakeError: If the archive is missing or the files could not be written (DiskFull if the disk is full).
-            ConversionError: If a body is unknown, or rows and rejects do not add up to the lines.
+            ArchiveError: The archive is damaged, truncated or empty, or has no records for its project and namespace.
+            LakeError: The archive is missing, or the files could not be written (DiskFull if the disk is full).
+            ConversionError: A body is unknown, or rows and rejects do not add up to the lines.
 
         After an error, the lake is unchanged.
         """

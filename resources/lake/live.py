@@ -139,7 +139,7 @@ class LiveLake:
             service_now: Current time on the service's clock, if known. Event dates are checked against both clocks.
 
         Raises:
-            LakeError: If the file could not be written (DiskFull if the disk is full). No events are stored.
+            LakeError: The file could not be written (DiskFull if the disk is full). No events are stored.
         """
         before = self.begin(now, now)
         service_now = service_now or now

@@ -142,9 +142,9 @@ class Continued:
     """Continuation of a stream by a step's events.
 
     `is_new` masks the new events, and `keys` are their keys. See `Step` for `offsets`, `highest` and `published_at`.
-    `last` is the last new event's offset by partition. `backward` is the first partition that went back, and `forward`
-    is the first partition that jumped far ahead, each with its old and new offsets. `reset_count` is the number of
-    times that a partition went back.
+    `last` maps partitions to their last new event's offset. `backward` is the first partition that went back, and
+    `forward` is the first partition that jumped far ahead, each with its old and new offsets. `reset_count` is the
+    number of times that a partition went back.
     """
 
     is_new: pa.BooleanArray
@@ -300,7 +300,7 @@ class Continuity:
 
 
 def _is_near(partition: int, offset: int, at: int, offsets: Mapping[int, int], newest: Mapping[int, int]) -> bool:
-    """Return True if an offset plausibly follows its partition's last offset (for a new partition, the highest one)."""
+    """Return True if an offset plausibly follows its partition's last offset (or, in a new partition, the highest)."""
     if partition not in offsets and offsets:
         partition = max(offsets, key=offsets.__getitem__)
     if partition not in offsets:

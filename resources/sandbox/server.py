@@ -105,7 +105,7 @@ def running(
 ) -> Iterator[Sandbox]:
     """Run a sandbox in this process until the block ends. Port 0 means any free port.
 
-    Other processes can attach to the sandbox through the state folder. `world` replaces the world of the settings.
+    Other processes can attach to the sandbox through the state folder. `world` replaces the world from the settings.
 
     Separate processes first build the archives of `settings.prepare` hours and of the snapshots, until `interrupted`
     returns true. `progress` is called with the number of finished archives and the total number of archives. Other

@@ -157,7 +157,7 @@ class Settings(BaseModel):
     )
     grace_hours: types.Hours = Field(
         24.0,
-        description="Hours to keep replaced files for readers of an older published file. Default: `24`.",
+        description="Number of hours to keep replaced files for readers of an older published file. Default: `24`.",
         examples=["24"],
     )
     requests_per_second: Annotated[
@@ -166,8 +166,8 @@ class Settings(BaseModel):
         Write(f"a number of requests per second from {types.SLOWEST} to {types.LARGEST:,}, for example 10"),
     ] = Field(
         None,
-        description="Maximum requests per second, if the vendor has specified a limit. Each process applies the limit "
-        "separately. Default: adjusted automatically after 429 responses.",
+        description="Maximum number of requests per second, if the vendor has specified a limit. Each process applies "
+        "the limit separately. Default: adjusted automatically after 429 responses.",
         examples=["10"],
     )
     watchlist: Annotated[Path | None, types.of_text(types.file)] = Field(
@@ -178,7 +178,7 @@ class Settings(BaseModel):
     )
     lookups_per_day: Annotated[int, Field(ge=0, le=types.LARGEST), types.COUNT] = Field(
         100,
-        description="Maximum lookups per UTC day for the watch list, repairs and checks. Default: `100`.",
+        description="Maximum number of lookups per UTC day for the watch list, repairs and checks. Default: `100`.",
         examples=["100"],
     )
     check_pages: Annotated[int | None, Field(ge=0, le=types.LARGEST), types.COUNT] = Field(

@@ -102,7 +102,7 @@ _COLUMNS = (
     Column("modified_at", TIMESTAMP, "Time when the revision was saved.", "date_modified"),
     Column("created_at", TIMESTAMP, "Time when the page's first revision was saved.", "date_created"),
     Column("previously_modified_at", TIMESTAMP, "Save time of the previous revision.", "date_previously_modified"),
-    Column("url", TEXT, "URL of the page. For the delete event of a page move, the new URL.", "url"),
+    Column("url", TEXT, "URL of the page. The delete event of a page move contains the new URL.", "url"),
     Column("abstract", TEXT, "Lead section as plain text, for namespace 0 only.", "abstract"),
     Column("language_id", TEXT, "Language code of the project.", "in_language.identifier"),
     Column("language_name", TEXT, "English name of the language (old records).", "in_language.name"),
@@ -152,7 +152,7 @@ _COLUMNS = (
     *(
         Column(f"{name}_score", DOUBLE, text, f"version.scores.{name}.{path}")
         for name, path, text in (
-            ("referencerisk", "reference_risk_score", "Fraction of the page's references considered unreliable."),
+            ("referencerisk", "reference_risk_score", "Fraction of the page's references that are deemed unreliable."),
             ("referenceneed", "reference_need_score", "Fraction of the page's sentences that need a reference."),
         )
     ),

@@ -62,7 +62,7 @@ ACTIVITY = Table(
 )
 MOST_EDITED = Table(
     "most_edited",
-    "Pages by number of revisions in the loaded changes, in descending order.",
+    "Pages in descending order of their number of revisions in the loaded changes.",
     (
         *_PAGE,
         required("edit_count", INT, "Number of revisions."),
@@ -132,9 +132,9 @@ BREAKING_NEWS = Table(
 )
 VANDALISM_CANDIDATES = Table(
     "vandalism_candidates",
-    "Changes by human editors with at least two of five signs: predicted to be reverted or damaging; predicted not to "
-    "be in good faith; no account or fewer than ten edits; half of a long text removed; no summary and not marked as "
-    "minor.",
+    "Changes by human editors with at least two of five signs of vandalism: predicted to be reverted or damaging; "
+    "predicted not to be in good faith; no account or fewer than ten edits; half of a long text removed; no summary "
+    "and not marked as minor.",
     (
         *_REVISION,
         required("sign_count", INT, "Number of signs."),
@@ -244,7 +244,7 @@ MACROS = (
     Macro(
         "project_size",
         ("project",),
-        "Number of pages and wikitext size in bytes and characters, for a project at the end of each covered hour in "
+        "A project's number of pages and wikitext size (in bytes and characters) at the end of each covered hour in "
         "its exact range, by namespace.",
     ),
     ENTITIES_AT,
@@ -270,8 +270,8 @@ ARTICLES_LIVE = replace(
     ARTICLES,
     name="articles_live",
     description=(
-        "Pages as they were at the realtime stream's newest event, by the rule of `articles`. Without a stream, this "
-        "view equals `articles`."
+        "Pages as they were at the realtime stream's newest event, computed by the same rule as `articles`. Without a "
+        "stream, this view equals `articles`."
     ),
 )
 

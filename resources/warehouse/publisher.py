@@ -55,7 +55,7 @@ class Publication:
 
 
 def next_text(last: Publication | None, every: timedelta | None) -> str:
-    """Describe when the next publication is due: at every run if `every` is 0, or only on request if it is None."""
+    """Describe when the next publication is due (`every` is 0 for every run, or None for requests only)."""
     if every is None:
         return "only on request, with `wme publish` (WME_PUBLISH=off)"
     if not every or last is None:

@@ -147,7 +147,7 @@ class HourLoad:
     """Outcome of loading an hour. `changed` is False if all files were already loaded with the same digests.
 
     `held_row_count` and `held_duplicate_count` cover all of the hour's files that are in the warehouse after the load.
-    The other counts cover only this load. Duplicates are exact copies within a file, which are omitted.
+    The other counts cover only this load. Duplicates, which are omitted, are exact copies within a file.
     """
 
     hour: datetime

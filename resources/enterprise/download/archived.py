@@ -189,7 +189,7 @@ class Part(ObjectState):
     @classmethod
     @contextlib.contextmanager
     def held(cls, target: Path, *, wait_seconds: float) -> Iterator[Part]:
-        """Open or create the partial file, after waiting for another process that downloads it. Raises BusyError."""
+        """Open or create the partial file. First wait while another process is downloading it. Raises BusyError."""
         target.parent.mkdir(parents=True, exist_ok=True)
         with files.held(_part(target), wait_seconds=wait_seconds) as descriptor:
             part = cls(target, descriptor)

@@ -35,7 +35,7 @@ class Download:
     """A verified file on disk.
 
     `version` differs from the requested version if the service replaced the file. `fetched` is False if the file
-    already existed. `request_count` excludes requests to the object store. `resumed_bytes` were reused from an earlier
+    already existed. `request_count` excludes requests to the object store. `resumed_bytes` counts bytes from an earlier
     download. `unit_count` is the number of requests for signed URLs, which each cost a unit if the product has a quota.
     """
 

@@ -61,7 +61,7 @@ class Ranges:
         parallel_bytes: Minimum size in bytes of files that are divided.
         smallest_bytes: Minimum size of a range in bytes.
         addresses: Maximum number of signed URLs per download. Each may cost a unit of quota.
-        wait_seconds: Maximum seconds to wait for another process that is downloading the same file.
+        wait_seconds: Maximum time in seconds to wait for another process that is downloading the same file.
     """
 
     connections: int = 4

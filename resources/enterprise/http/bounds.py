@@ -33,7 +33,7 @@ class Limits:
         record_bytes: Maximum decompressed size of any other response, for example a record or tokens.
         lookup_bytes: Maximum decompressed size of a lookup's response, which contains up to ten complete articles.
         refusal_bytes: Number of bytes that are read from a refusal. Further bytes are ignored.
-        answer_seconds: Maximum seconds from a request to the end of its response, including connection retries.
+        answer_seconds: Maximum time in seconds from a request to the end of its response, including connection retries.
         slow_bytes: Minimum number of bytes that a connection to the object store must transfer in `slow_seconds`.
         slow_seconds: Seconds after which a connection that has transferred fewer than `slow_bytes` is replaced.
         margin_bytes: Bytes by which an archive may exceed the size in its record, in addition to `margin_share`.
@@ -69,9 +69,9 @@ class RetryPolicy:
     Attributes:
         retries: Maximum number of retries for each cause.
         first_wait: Seconds before the second retry. The wait doubles with each further retry.
-        longest_wait: Maximum seconds for a single wait, even if `Retry-After` requests more.
-        connect_timeout: Maximum seconds for opening a connection.
-        read_timeout: Maximum seconds without receiving data.
+        longest_wait: Maximum duration of a single wait in seconds, even if `Retry-After` requests more.
+        connect_timeout: Maximum time in seconds for opening a connection.
+        read_timeout: Maximum time in seconds without receiving data.
         requests_per_second: Maximum rate of requests to the data host, for all of a client's threads combined. If None,
             the rate adapts to the service's refusals.
     """

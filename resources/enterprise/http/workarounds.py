@@ -261,7 +261,7 @@ def stems_from(error: BaseException, *kinds: type[BaseException]) -> bool:
 
 
 def reason(error: BaseException) -> str:
-    """Describe a network failure without URLs and addresses."""
+    """Describe a network failure without URLs or addresses."""
     seen = causes(error)
     kinds = {type(one) for one in seen}
     for kind, words in _REASONS.items():

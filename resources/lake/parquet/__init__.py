@@ -1,1 +1,1 @@
-"""Parquet files: parallel encoding of row groups, assembly into one file, and compaction of many files into few."""
+"""Parquet files: parallel encoding of row groups, assembly into one file, and compaction of many files into a few."""

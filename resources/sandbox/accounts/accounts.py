@@ -2,9 +2,9 @@
 
 Accounts are stored in a database in the state folder and survive restarts.
 
-Source: the service's authentication documentation. Tokens are valid for 24 hours, refresh tokens for 90 days and 90
-uses. Error messages and the lifetimes of codes and sessions are not documented, so they follow the user pool in the
-service's public source code.
+Source: the service's authentication documentation. Access tokens are valid for 24 hours, and refresh tokens are valid
+for 90 days and 90 uses. Error messages and the lifetimes of codes and sessions are not documented, so they follow the
+user pool in the service's public source code.
 """
 
 from __future__ import annotations

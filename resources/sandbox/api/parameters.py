@@ -190,7 +190,7 @@ def undecided(outline: Mapping[str, Any], parameters: Parameters) -> bool:
 
 
 def pick(record: Mapping[str, Any], fields: tuple[str, ...]) -> Record:
-    """Return the requested fields in record order. No fields, or `*`, selects all fields. Unknown names are ignored."""
+    """Return the requested fields in record order. An empty list or `*` selects all fields. Ignore unknown names."""
     if not fields or "*" in fields:
         return dict(record)
     return _nested(record, [field.removesuffix(".*").split(".") for field in fields])

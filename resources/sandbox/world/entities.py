@@ -190,7 +190,7 @@ class EntityWriter(MessageWriter):
         return record
 
     def _entity(self, title: Title, revision: int, base: _Base) -> dict[str, Any]:
-        """Return the entity as of a revision. Revisions differ in one description and in the last statements."""
+        """Return the entity at a given revision. Revisions differ in one description and in the last statements."""
         name, draw = self.name(title), Chance("content", self._salt, revision)
         entity: dict[str, Any] = {"identifier": name, "type": "item" if title.namespace == ITEMS else "property"}
         languages = list(base.labels)

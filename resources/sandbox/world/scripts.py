@@ -2,7 +2,7 @@
 
 Every script ends in its initial state, in which the same pages exist under the same titles. The state in a cycle
 therefore depends on at most the two previous cycles, and no hour requires a replay from the start. Each page is edited
-or created at least once per cycle, so two cycles determine its current and previous revision. Acts of a script that
+or created at least once per cycle, so two cycles determine its current and previous revisions. Acts of a script that
 take place in the same hour must not depend on the order in which they run.
 """
 

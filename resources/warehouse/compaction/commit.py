@@ -1,8 +1,8 @@
 """Preparation of compactions, and commits of finished compactions to the ledger.
 
 Files are rewritten without a lock, so the commit compares the inputs with the loaded data. An hour that has been
-reloaded since the preparation keeps its own file, and its rows in the compacted file are masked. A snapshot version is
-committed completely or not at all, permanently without its masked rows.
+reloaded since preparation keeps its own file, and its rows in the compacted file are masked. A snapshot version is
+committed completely or not at all, and its masked rows are dropped permanently.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ _BETWEEN_MERGES = timedelta(days=1)
 
 @contextlib.contextmanager
 def locked(lock_path: Path, timeout: float, purpose: str) -> Iterator[None]:
-    """Hold a lock file. Wait and log a message if it is taken. Raises WarehouseBusyError after `timeout` seconds."""
+    """Hold a lock file. Log a message while waiting for it. Raises WarehouseBusyError after `timeout` seconds."""
     lock_path.parent.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(lock_path)
     try:

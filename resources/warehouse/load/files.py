@@ -135,7 +135,7 @@ def forget_incoming(connection: duckdb.DuckDBPyConnection, table: str) -> None:
 def supersede(
     connection: duckdb.DuckDBPyConnection, reason: str, condition: str, parameters: Mapping[str, Any] | None = None
 ) -> None:
-    """Mask rows in compacted files, before the ledger rows that `condition` selects are removed.
+    """Mask the compacted rows of the loads that `condition` selects, before the ledger drops these loads.
 
     Compacted snapshot files are excluded, because each file contains one version and is deleted with that version.
     """

@@ -1,11 +1,11 @@
 """Current page state: `articles` contains each existing page with its deciding row, and is updated hourly.
 
-An update is current unless a newer update or delete of its title, or a newer update of its page, exists. "Newer" refers
-to a total order by event time, revision, updates after deletes, event, earlier sources first, and namespace. Because
-earlier sources sort first, copies of an event in overlapping files yield the same state in any loading order. A
-`visibility-change` never decides a state. In title comparisons, `_` equals a space. The pages of a project and
-namespace's newest snapshot compete like updates. Updates older than the snapshot's boundary do not compete: if the
-snapshot does not contain their page, the page disappeared in a gap. Deletes always compete.
+An update is current unless there is a newer update or delete of its title or a newer update of its page. "Newer" refers
+to a total order by event time, revision, change type (updates after deletes), event, source (earlier sources first),
+and namespace. Because earlier sources sort first, copies of an event in overlapping files yield the same state in any
+loading order. A `visibility-change` never decides a state. In title comparisons, `_` equals a space. The pages of a
+project and namespace's newest snapshot compete like updates. Updates older than the snapshot's boundary do not compete:
+if the snapshot does not contain their page, the page disappeared in a gap. Deletes always compete.
 
 The computation uses two maxima: the newest row of each title and the newest update of each page. Both maxima depend
 only on the loaded rows, never on the loading order. A page exists if both maxima are the same row, which is then stored

@@ -116,7 +116,7 @@ def _written(name: str) -> str:
 
 
 def prepare(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create the views and macros in the build file, unless the current version of them already exists."""
+    """Create the views and macros in the build file, unless their current version already exists."""
     script, wanted = _script(datasets.datasets())
     if connection.execute("SELECT prepared_version FROM internal.meta").fetchall() == [(wanted,)]:
         return

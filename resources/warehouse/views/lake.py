@@ -60,9 +60,9 @@ _BELOW = ("snapshot_pages", "snapshot_states")
 class Sources:
     """Lake files that the views can use, and the dataset partitions in these files.
 
-    `window` is the time range of changes in the build file itself, or None if the file contains all changes. `cold` are
-    the compacted files with older changes. `versions` are the retained snapshots. `live` is the stream's folder;
-    `is_stream_mixed` is True if some stream files do not contain all declared columns.
+    `window` is the time range of changes in the build file itself, or None if the file contains all changes. `cold`
+    contains the compacted files with older changes. `versions` contains the retained snapshots. `live` is the stream's
+    folder; `is_stream_mixed` is True if some stream files do not contain all declared columns.
     """
 
     root: Path

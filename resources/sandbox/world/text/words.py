@@ -191,7 +191,7 @@ class Stock:
         return draw.sentence(draw.some(least + draw.below(most - least)))
 
     def _sentence(self, number: int) -> tuple[str, str, int]:
-        """Return a sentence with up to two links as HTML and wikitext, and 1 if a citation is missing."""
+        """Return a sentence with up to two links as HTML and wikitext, and 1 if a citation is missing (otherwise 0)."""
         draw = self._lexicon
         words = draw.some(7 + draw.below(14))
         text = list(words)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from pydantic import ValidationError
@@ -19,15 +19,11 @@ from pipelines.cli.terminal import CHUNK, SNAPSHOT, dataset_option
 from resources import connection
 from resources.datasets import Dataset, Family
 from resources.datasets.paths import short
-from resources.enterprise import EnterpriseClient, Listing, Query, SnapshotOptions
+from resources.enterprise import Download, EnterpriseClient, Listing, Query, SnapshotOptions, SnapshotPlan
 from resources.enterprise.models import Record
 from resources.enterprise.query import Kind
 from resources.formatting import counted, refusal, size_text
 from resources.settings import read as read_settings
-
-if TYPE_CHECKING:
-    from pipelines.operations.snapshots import CombinedPlan
-
 
 _dataset = dataset_option(Family.SNAPSHOT)
 
@@ -139,7 +135,7 @@ def _choice(command: Callable[..., None]) -> Callable[..., None]:
 @contextmanager
 def _planned(
     identifiers: tuple[str, ...], *, dataset: Dataset, writes: bool = False, **choice: Any
-) -> Iterator[tuple[EnterpriseClient, CombinedPlan]]:
+) -> Iterator[tuple[EnterpriseClient, list[SnapshotPlan]]]:
     from assets.steps.snapshot import fetch_options
     from pipelines.operations import snapshots as snapshots_
 
@@ -163,26 +159,27 @@ def plan_snapshots(*, identifiers: tuple[str, ...], as_json: bool, **choice: Any
     """
     from pipelines.operations import snapshots as snapshots_
 
-    with _planned(identifiers, **choice) as (_, combined):
+    with _planned(identifiers, **choice) as (_, plans):
         pass
+    found = snapshots_.plan_json(plans)
     if as_json:
-        terminal.show_json(snapshots_.plan_json(combined))
+        terminal.show_json(found)
     else:
-        _show_plan(combined)
+        _show_plan(found)
         terminal.OUT.print("Nothing was downloaded.")
-    if combined.obstacle is not None:
-        raise click.ClickException(combined.obstacle)
+    if found["obstacle"] is not None:
+        raise click.ClickException(found["obstacle"])
 
 
-def _show_plan(combined: Any) -> None:
-    for plan in combined.plans:
-        terminal.say(plan.sentence)
-    units = [counted(count, f"{product} unit") for product, count in combined.unit_counts.items()]
-    number = len(combined.plans)
+def _show_plan(found: dict[str, Any]) -> None:
+    for plan in found["snapshots"]:
+        terminal.say(plan["sentence"])
+    units = [counted(count, f"{product} unit") for product, count in found["unit_counts"].items()]
+    number = len(found["snapshots"])
     terminal.OUT.print(
         f"{'Total' if number == 1 else f'Total of the {number} snapshots'}: {' and '.join(units) or 'no units'} of "
-        f"quota, {size_text(combined.missing_bytes)} to download, {size_text(combined.disk_bytes)} of disk space "
-        f"including the lake and DuckDB ({size_text(combined.free_bytes)} free).",
+        f"quota, {size_text(found['missing_bytes'])} to download, {size_text(found['disk_bytes'])} of disk space "
+        f"including the lake and DuckDB ({size_text(found['free_bytes'])} free).",
         soft_wrap=True,
     )
 
@@ -205,28 +202,31 @@ def download_snapshots(*, identifiers: tuple[str, ...], as_json: bool, workers: 
     """
     from pipelines.operations import snapshots as snapshots_
 
-    with _planned(identifiers, writes=True, **choice) as (client, combined):
+    with _planned(identifiers, writes=True, **choice) as (client, plans):
         if not as_json:
-            _show_plan(combined)
+            _show_plan(snapshots_.plan_json(plans))
         with terminal.progress() as reporter:
-            report = snapshots_.download(client, combined, workers=workers, reporter=reporter)
+            report = snapshots_.download(client, plans, workers=workers, reporter=reporter)
     if as_json:
         terminal.show_json(snapshots_.report_json(report))
     else:
         for fetched in report.done:
-            _show_fetched(fetched)
+            _show_fetched(*fetched)
     if report.failures:
         raise click.ClickException(report.sentence())
 
 
-def _show_fetched(fetched: Any) -> None:
+def _show_fetched(plan: SnapshotPlan, downloads: tuple[Download, ...]) -> None:
+    from pipelines.operations import snapshots as snapshots_
+
+    found = snapshots_.fetched_json(plan, downloads)
     terminal.say(
-        f"{fetched.plan.identifier}: {counted(len(fetched.downloads), 'file')}, {size_text(fetched.size_bytes)}, in "
-        f"{fetched.plan.folder}; fetched {fetched.fetched_count:,} of them ({size_text(fetched.fetched_bytes)}) for "
-        f"{counted(fetched.unit_count, f'{fetched.plan.product} unit')}."
+        f"{plan.identifier}: {counted(len(downloads), 'file')}, {size_text(found['size_bytes'])}, in {plan.folder}; "
+        f"fetched {found['fetched_file_count']:,} of them ({size_text(found['fetched_bytes'])}) for "
+        f"{counted(found['used_unit_count'], f'{plan.product} unit')}."
     )
-    if fetched.replaced:
-        size = size_text(sum(path.stat().st_size for path in fetched.replaced))
+    if replaced := found["replaced_files"]:
+        size = size_text(sum((plan.folder / name).stat().st_size for name in replaced))
         terminal.say(
-            f"The folder also contains {counted(len(fetched.replaced), 'file')} from other versions or forms ({size})."
+            f"The folder also contains {counted(len(replaced), 'file')} from other versions or forms ({size})."
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,47 +29,34 @@ from resources.settings import Settings
 _IDENTIFIER = re.compile(r"(\w+)_namespace_(\d+)")
 
 
-@dataclass(frozen=True)
-class CombinedPlan:
-    """Cost of downloading several snapshots, one after another."""
+def check(plans: Sequence[SnapshotPlan]) -> None:
+    """Check that each plan, and all plans together, can finish. Raises the same errors as `check_together`."""
+    for some in (*((plan,) for plan in plans), plans):
+        check_together(some)
 
-    plans: tuple[SnapshotPlan, ...]
 
-    @property
-    def unit_counts(self) -> dict[str, int]:
-        """Quota units by counter (`snapshot`, `chunk`), without unused counters."""
-        units: Counter[str] = Counter()
-        for plan in self.plans:
-            if plan.product is not None:
-                units[plan.product] += plan.unit_count
-        return {product: count for product, count in units.items() if count}
+def cost(plans: Sequence[SnapshotPlan]) -> dict[str, Any]:
+    """Return the combined cost of downloading snapshots one after another.
 
-    @property
-    def missing_bytes(self) -> int:
-        return sum(plan.missing_bytes for plan in self.plans)
-
-    @property
-    def disk_bytes(self) -> int:
-        return sum(plan.disk_bytes for plan in self.plans)
-
-    @property
-    def free_bytes(self) -> int:
-        return min((plan.free_bytes for plan in self.plans), default=0)
-
-    def check(self) -> None:
-        """Check that all downloads can finish. Raises the same errors as `check_together`."""
-        for plan in self.plans:
-            plan.check()
-        check_together(self.plans)
-
-    @property
-    def obstacle(self) -> str | None:
-        """Message that explains why the download would be refused, or None if it would start."""
-        try:
-            self.check()
-        except (errors.QuotaExceeded, errors.BudgetExceeded, errors.DiskFull) as error:
-            return error.message
-        return None
+    `unit_counts` contains the quota units by counter (`snapshot`, `chunk`). `obstacle` is the message that explains why
+    the download would be refused, or None if it would start.
+    """
+    units: Counter[str] = Counter()
+    for plan in plans:
+        if plan.product is not None and plan.unit_count:
+            units[plan.product] += plan.unit_count
+    obstacle = None
+    try:
+        check(plans)
+    except (errors.QuotaExceeded, errors.BudgetExceeded, errors.DiskFull) as error:
+        obstacle = error.message
+    return {
+        "unit_counts": dict(units),
+        "missing_bytes": sum(plan.missing_bytes for plan in plans),
+        "disk_bytes": sum(plan.disk_bytes for plan in plans),
+        "free_bytes": min(plan.free_bytes for plan in plans),
+        "obstacle": obstacle,
+    }
 
 
 def plan(
@@ -78,7 +65,7 @@ def plan(
     identifiers: Iterable[str],
     options: FetchOptions,
     dataset: Dataset,
-) -> CombinedPlan:
+) -> list[SnapshotPlan]:
     """Plan the download of snapshots into the archive, without using quota or changing anything.
 
     `identifiers` are the service's names, for example enwiki_namespace_0.
@@ -97,45 +84,14 @@ def plan(
             if found := _IDENTIFIER.fullmatch(name):
                 connection.check_names(client, layout, [found[1]], [int(found[2])], correct=name)
             raise
-    return CombinedPlan(tuple(plans))
-
-
-@dataclass(frozen=True)
-class Fetched:
-    """A complete and verified snapshot in the archive."""
-
-    plan: SnapshotPlan
-    downloads: tuple[Download, ...]
-
-    @property
-    def fetched_count(self) -> int:
-        """Number of files that this call downloaded."""
-        return sum(download.fetched for download in self.downloads)
-
-    @property
-    def fetched_bytes(self) -> int:
-        """Number of bytes that this call downloaded."""
-        return sum(d.size_bytes - d.resumed_bytes for d in self.downloads if d.fetched)
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(download.size_bytes for download in self.downloads)
-
-    @property
-    def unit_count(self) -> int:
-        return sum(download.unit_count for download in self.downloads)
-
-    @property
-    def replaced(self) -> tuple[Path, ...]:
-        """Files in the same folder that belong to other versions or have the other form."""
-        return superseded(self.plan)
+    return plans
 
 
 @dataclass(frozen=True)
 class Report:
-    """Outcome of a download: complete snapshots, failures, and snapshots that were not started."""
+    """Outcome of a download: complete snapshots with their files, failures, and snapshots that were not started."""
 
-    done: tuple[Fetched, ...]
+    done: tuple[tuple[SnapshotPlan, tuple[Download, ...]], ...]
     failures: tuple[tuple[str, errors.EnterpriseError], ...]
     not_begun: tuple[str, ...]
 
@@ -153,22 +109,24 @@ class Report:
         return "\n".join(told)
 
 
-def download(client: EnterpriseClient, combined: CombinedPlan, *, workers: int = 4, reporter: Reporter) -> Report:
+def download(
+    client: EnterpriseClient, plans: Sequence[SnapshotPlan], *, workers: int = 4, reporter: Reporter
+) -> Report:
     """Download planned snapshots into the archive, one after another, each with its files in parallel.
 
-    No download starts unless all downloads can finish (see `CombinedPlan.check`). Archived files are not fetched again,
-    and unfinished downloads are resumed. If the download is interrupted, the data that was already fetched is kept.
+    No download starts unless all downloads can finish (see `check`). Archived files are not fetched again, and
+    unfinished downloads are resumed. If the download is interrupted, the data that was already fetched is kept.
     """
-    combined.check()
-    done: list[Fetched] = []
+    check(plans)
+    done: list[tuple[SnapshotPlan, tuple[Download, ...]]] = []
     failures: list[tuple[str, errors.EnterpriseError]] = []
-    rest = list(combined.plans)
+    rest = list(plans)
     while rest:
         plan = rest.pop(0)
         try:
             if done or failures:  # plan this snapshot again, because earlier downloads might have taken hours
                 plan = _planned(client, plan.identifier, plan.folder, plan.options, plan.dataset)
-            done.append(Fetched(plan, snapshot_sets.download(plan, client, Engine(workers, reporter))))
+            done.append((plan, snapshot_sets.download(plan, client, Engine(workers, reporter))))
         except errors.EnterpriseError as error:
             failures.append((plan.identifier, error))
             if error.ends_run:
@@ -184,38 +142,44 @@ def snapshot_json(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def plan_json(combined: CombinedPlan) -> dict[str, Any]:
+def plan_json(plans: Sequence[SnapshotPlan]) -> dict[str, Any]:
     """Return plans and their combined cost as JSON values."""
-    costs = "missing_bytes disk_bytes free_bytes"
     own = (
-        f"identifier form reason sentence product unit_count units_left size_bytes {costs} fits_quota fits_disk folder"
+        "identifier form reason sentence product unit_count units_left size_bytes missing_bytes disk_bytes free_bytes "
+        "fits_quota fits_disk folder"
     )
-    plans = [
+    each = [
         _values(plan, own)
         | {"version": plan.snapshot.version, "file_count": len(plan.files), "missing_file_count": len(plan.missing)}
-        for plan in combined.plans
+        for plan in plans
     ]
-    return {"snapshots": plans} | _values(combined, f"unit_counts {costs} obstacle")
+    return {"snapshots": each} | cost(plans)
+
+
+def fetched_json(plan: SnapshotPlan, downloads: Sequence[Download]) -> dict[str, Any]:
+    """Return a complete snapshot as JSON values. Figures whose names contain `fetched` or `used` count only new files.
+
+    `replaced_files` are files in the same folder that belong to other versions or have the other form.
+    """
+    new = [one for one in downloads if one.fetched]
+    return _values(plan, "identifier form folder") | {
+        "size_bytes": sum(one.size_bytes for one in downloads),
+        "fetched_bytes": sum(one.size_bytes - one.resumed_bytes for one in new),
+        "version": plan.snapshot.version,
+        "manifest": plan.manifest.name,
+        "file_count": len(downloads),
+        "fetched_file_count": len(new),
+        "used_unit_count": sum(one.unit_count for one in downloads),
+        "replaced_files": [path.name for path in superseded(plan)],
+    }
 
 
 def report_json(report: Report) -> dict[str, Any]:
     """Return the outcome of a download as JSON values."""
-    done = [
-        _values(fetched.plan, "identifier form folder")
-        | _values(fetched, "size_bytes fetched_bytes")
-        | {
-            "version": fetched.plan.snapshot.version,
-            "manifest": fetched.plan.manifest.name,
-            "file_count": len(fetched.downloads),
-            "fetched_file_count": fetched.fetched_count,
-            "used_unit_count": fetched.unit_count,
-            "replaced_files": [path.name for path in fetched.replaced],
-        }
-        for fetched in report.done
-    ]
     failures = [
         {"identifier": name, "error": type(error).__name__, "message": error.message} for name, error in report.failures
     ]
+    done = [fetched_json(*one) for one in report.done]
     return {"snapshots": done, "failures": failures, "not_begun": report.not_begun}
 
 

@@ -32,12 +32,12 @@ def fetch(client, together):
 
 
 def test_a_snapshot_that_was_replaced_while_another_was_fetched_is_planned_again(client, sandbox, together):
-    before = together.plans[1].snapshot.version
+    before = together[1].snapshot.version
     sandbox.exports.export(NAMES[1])
     report = fetch(client, together)
     assert (report.failures, report.not_begun) == ((), ())
-    assert [one.plan.identifier for one in report.done] == NAMES
-    assert report.done[1].plan.snapshot.version != before
+    assert [plan.identifier for plan, _ in report.done] == NAMES
+    assert report.done[1][0].snapshot.version != before
 
 
 def test_what_every_other_snapshot_would_meet_ends_it(client, sandbox, together):
@@ -51,4 +51,4 @@ def test_what_one_snapshot_meets_alone_costs_no_other(client, sandbox, together)
     sandbox.faults.add(path=f"/v2/snapshots/{NAMES[0]}/download", kind="status", status=404)
     report = fetch(client, together)
     assert ([name for name, _ in report.failures], report.not_begun) == (NAMES[:1], ())
-    assert [one.plan.identifier for one in report.done] == NAMES[1:]
+    assert [plan.identifier for plan, _ in report.done] == NAMES[1:]

@@ -5,35 +5,26 @@ Libraries for charts and templates are slow to import, so they are imported only
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pipelines.report import status as statuses
 from resources import files
 from resources.errors import MirrorError
 from resources.files import StrPath
-from resources.formatting import counted, hour_text, listed, moment_text, size_text
+from resources.formatting import hour_text, listed, moment_text, size_text
 from resources.lake import Layout
 from resources.settings import Settings
 from resources.warehouse import Warehouse
-from resources.warehouse.read.coverage import Gap
 
-#: Maximum numbers of sentences about gaps, other sentences, facts with the same name, and characters in a fact.
-_GAPS, _SHOWN, _FACTS, _LONGEST = 10, 20, 5, 300
-#: Maximum number of scopes and hour ranges in a line.
-_NAMED = 5
+#: Maximum numbers of sentences, places in a sentence, facts with the same name, and characters in a fact.
+_SHOWN, _NAMED, _FACTS, _LONGEST = 30, 5, 5, 300
 #: Facts about the account, which the page omits because it can be shared.
 _PRIVATE = frozenset({"tokens"})
-
-
-class Line(NamedTuple):
-    """Line in the list of problems. `is_gap` marks missing hours."""
-
-    text: str
-    is_gap: bool = False
 
 
 class Report(NamedTuple):
@@ -81,7 +72,7 @@ def write(settings: Settings, output: StrPath | None = None, now: datetime | Non
         headline=list(headline(status)),
         facts=list(_facts(status)),
         cards=cards,
-        troubles=(shown := _shown(lines)),
+        troubles=(shown := lines[:_SHOWN]),
         more=len(lines) - len(shown),
         moment=moment_text(moment),
     )
@@ -116,23 +107,12 @@ def headline(status: statuses.Status) -> Iterator[tuple[str, str]]:
     yield "Disk free", "unknown" if free is None else size_text(free)
 
 
-def _shown(lines: Sequence[Line]) -> list[str]:
-    """Return the first lines, in the order of `wme status`."""
-    shown, left = [], {True: _GAPS, False: _SHOWN}
-    for line in lines:
-        if left[line.is_gap]:
-            left[line.is_gap] -= 1
-            shown.append(line.text)
-    return shown
-
-
 def _facts(status: statuses.Status) -> Iterator[tuple[str, str]]:
     """Yield the facts from `wme status`. Values with the same name are combined, and long values are shortened."""
     values: dict[str, list[str]] = {}
     for name, value in status.facts:
-        if name in _PRIVATE:
-            continue
-        values.setdefault(name, []).append(str(value))
+        if name not in _PRIVATE:
+            values.setdefault(name, []).append(str(value))
     for name, those in values.items():
         text = listed(those, _FACTS)
         yield name, text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ... (`wme status` shows all)"
@@ -140,49 +120,13 @@ def _facts(status: statuses.Status) -> Iterator[tuple[str, str]]:
 
 def sentences(settings: Settings) -> list[str]:
     """Return all current sentences that make `wme status --check` fail."""
-    return [line.text for line in attention(statuses.collect(settings, statuses.HOURS))]
+    return attention(statuses.collect(settings, statuses.HOURS))
 
 
-def attention(status: statuses.Status) -> list[Line]:
-    """Group the sentences from `wme status`. Each group appears at the position of its first sentence."""
-    gaps = {gap.sentence: gap for gap in status.gaps}
-    names = {place.name for place in status.places}
-    groups: dict[Hashable, list[Any]] = {}
+def attention(status: statuses.Status) -> list[str]:
+    """Return the sentences from `wme status`. Sentences that differ only in the place at their beginning are merged."""
+    groups: dict[str, list[str]] = {}
     for text in status.troubles:
-        name, colon, rest = text.partition(": ")
-        if (gap := gaps.get(text)) is not None:
-            groups.setdefault((gap.state, gap.reason), []).append(gap)
-        elif colon and name in names:
-            groups.setdefault(rest, []).append(name)
-        else:
-            groups.setdefault((text,), []).append(text)
-    found = []
-    for key, members in groups.items():
-        if isinstance(key, str):
-            found.append(Line(f"{listed(members, _NAMED)}: {key}"))
-        elif isinstance(members[0], str):
-            found.append(Line(members[0]))
-        else:
-            found.extend(_of_gaps(members))
-    return found
-
-
-def _of_gaps(gaps: Iterable[Gap]) -> Iterable[Line]:
-    """Merge gaps with the same state and reason if they share either the hours or the scopes."""
-    by_hours: dict[tuple[Any, ...], list[Gap]] = {}
-    for gap in gaps:
-        by_hours.setdefault((gap.dataset, gap.first, gap.last), []).append(gap)
-    by_places: dict[tuple[str, ...], list[Gap]] = {}
-    for members in by_hours.values():
-        by_places.setdefault(tuple(one.place for one in members), []).append(members[0])
-    for places, members in by_places.items():
-        if len(places) == len(members) == 1:
-            yield Line(members[0].sentence, is_gap=True)
-            continue
-        spans = [hour_text(one.first) + (f" to {hour_text(one.last)}" if one.hour_count > 1 else "") for one in members]
-        total = sum(one.hour_count for one in members)
-        text = (
-            f"{listed(list(places), _NAMED)} {listed(spans, _NAMED)} ({counted(total, 'hour')}): {members[0].state}. "
-            f"{members[0].reason or ''}"
-        )
-        yield Line(text.strip(), is_gap=True)
+        place, rest = re.findall(r"(?s)^(.*? namespace \d+(?=[ :])|)(.*)", text)[0]
+        groups.setdefault(rest, []).append(place)
+    return [listed(places, _NAMED) + rest for rest, places in groups.items()]

@@ -201,8 +201,8 @@ def test_the_sentences_are_cut_and_say_so(whole, monkeypatch):
     monkeypatch.setattr(statuses, "collect", lambda *_: Status(troubles=different))
     wrote, page = made(whole, 4)
     assert wrote.attention_count == 60
-    assert wrote.attention == different[:20]
-    assert "40 more; wme status lists them all." in page.text
+    assert wrote.attention == different[:30]
+    assert "30 more; wme status lists them all." in page.text
 
 
 def test_sentences_that_differ_only_in_the_project_are_one_line(whole):
@@ -217,23 +217,24 @@ def gap(project, first, last, reason="The archive is damaged."):
     return Gap(project, 0, START + first * ONE, START + last * ONE, "missing", reason, "article_changes")
 
 
-def test_gaps_of_one_reason_are_grouped_by_project_and_by_hour():
-    hours = "2026-11-01 01:00 to 2026-11-01 02:00, 2026-11-01 05:00 (3 hours)"
+def test_gaps_that_differ_only_in_the_project_are_one_line():
     found = [
         gap("enwiki", 1, 2),
         gap("enwiki", 5, 5),
         gap("frwiki", 1, 2),
-        gap("frwiki", 5, 5),
+        gap("fr1wiki", 1, 2),
         gap("dewiki", 7, 7, "Lost."),
     ]
     told = attention(
         Status(gaps=found, troubles=["First.", *(one.sentence for one in found), "`wme run` fetches them."])
     )
+    hours = "2026-11-01 01:00 to 2026-11-01 02:00 (2 hours)"
     assert told == [
-        ("First.", False),
-        (f"enwiki namespace 0, frwiki namespace 0 {hours}: missing. The archive is damaged.", True),
-        ("dewiki namespace 0 2026-11-01 07:00: missing. Lost.", True),
-        ("`wme run` fetches them.", False),
+        "First.",
+        f"enwiki namespace 0, frwiki namespace 0, fr1wiki namespace 0 {hours}: missing. The archive is damaged.",
+        "enwiki namespace 0 2026-11-01 05:00: missing. The archive is damaged.",
+        "dewiki namespace 0 2026-11-01 07:00: missing. Lost.",
+        "`wme run` fetches them.",
     ]
 
 

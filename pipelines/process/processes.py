@@ -6,6 +6,7 @@ or suspended run keeps its lock. Process IDs are not sufficient, because the ope
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import time
@@ -50,14 +51,12 @@ UNDER_WAY: Final = [
     dg.DagsterRunStatus.CANCELING,
 ]
 
-_held: dict[tuple[int, Path], FileLock] = {}
-
 
 @contextmanager
 def under_way(instance: dg.DagsterInstance) -> Iterator[dict[str, str]]:
     """Yield tags that link runs to this process's lock. On an interrupt, these runs are recorded as canceled."""
     lock = _take(Path(instance.root_directory))
-    tags = {_PROCESS_TAG: _name(lock)}
+    tags = {_PROCESS_TAG: Path(lock.lock_file).stem}
 
     def cancel() -> None:
         quiet = 0
@@ -87,32 +86,17 @@ def executor(init_context: dg.InitExecutorContext) -> dg.Executor:
 
     The lock is acquired before the run is recorded as started, and held after the last step until the run is finished.
     """
-    home = Path(init_context.instance.root_directory)
-    place = os.getpid(), home
-    if place not in _held:
-        _held[place] = _take(home)
-    return _Held(dg.in_process_executor.executor_creation_fn(init_context), _name(_held[place]))  # type: ignore[misc]
+    lock = _held(os.getpid(), Path(init_context.instance.root_directory))
+    within: Any = dg.in_process_executor.executor_creation_fn(init_context)  # type: ignore[misc]
+    execute = within.execute
 
-
-class _Held(dg.Executor):
-    """Executor that tags each run with the name of its process's lock."""
-
-    def __init__(self, within: dg.Executor, name: str) -> None:
-        self._within = within
-        self._name = name
-
-    @property
-    def retries(self) -> Any:
-        return self._within.retries
-
-    @property
-    def step_dependency_config(self) -> Any:
-        return self._within.step_dependency_config
-
-    def execute(self, plan_context: Any, execution_plan: Any) -> Iterator[dg.DagsterEvent]:
+    def tagged(plan_context: Any, execution_plan: Any) -> Iterator[dg.DagsterEvent]:
         run = plan_context.run_id
-        plan_context.instance.add_run_tags(run, {_PROCESS_TAG: self._name, _SAID_BY_TAG: run})
-        yield from self._within.execute(plan_context, execution_plan)
+        plan_context.instance.add_run_tags(run, {_PROCESS_TAG: Path(lock.lock_file).stem, _SAID_BY_TAG: run})
+        yield from execute(plan_context, execution_plan)
+
+    within.execute = tagged
+    return within  # type: ignore[no-any-return]
 
 
 def end_killed(instance: dg.DagsterInstance, location: str | None = None, beginning: str = "") -> list[dg.DagsterRun]:
@@ -129,7 +113,7 @@ def end_killed(instance: dg.DagsterInstance, location: str | None = None, beginn
             run = record.dagster_run
             name, origin = _process_of(run), run.remote_job_origin
             if name is not None:
-                gone = _lock_path(home, name).exists() and not _is_held(home, name)
+                gone = (path := _lock_path(home, name)).exists() and not _is_held(path)
             else:
                 gone = (
                     record.start_time is not None
@@ -137,14 +121,17 @@ def end_killed(instance: dg.DagsterInstance, location: str | None = None, beginn
                     and origin is not None
                     and origin.location_name == location
                     and run.job_name.startswith(beginning)
-                    and not _nameless(instance, home)
                 )
             # read again, because the run may have ended or recorded its process meanwhile
             seen = instance.get_run_by_id(run.run_id) if gone else None
             if seen is not None and seen.status == run.status and _process_of(seen) == name:
                 _end(instance, seen)
                 ended.append(seen)
-        _sweep(instance, home)
+        # remove the locks of processes that have ended and have no run in progress
+        needed = {_process_of(run) for run in instance.get_runs(dg.RunsFilter(statuses=UNDER_WAY))}
+        for path in home.glob("processes/*.lock"):
+            if path.stem not in needed and not _is_held(path):
+                path.unlink(missing_ok=True)
     return ended
 
 
@@ -165,22 +152,6 @@ def _end(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
     instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
 
 
-def _sweep(instance: dg.DagsterInstance, home: Path) -> None:
-    """Remove the locks of processes that have ended and have no run in progress."""
-    needed = {_process_of(run) for run in instance.get_runs(dg.RunsFilter(statuses=UNDER_WAY))}
-    for path in _locks(home):
-        if path.stem not in needed and not _is_held(home, path.stem):
-            path.unlink(missing_ok=True)
-
-
-def _nameless(instance: dg.DagsterInstance, home: Path) -> bool:
-    """Return True if a live process has not recorded its run. Any run without a known process might be that run."""
-    return any(
-        _is_held(home, path.stem) and not instance.get_runs(dg.RunsFilter(tags={_PROCESS_TAG: path.stem}), limit=1)
-        for path in _locks(home)
-    )
-
-
 def _process_of(run: dg.DagsterRun) -> str | None:
     """Return the name of the lock that a run's process holds, or None if the run has not recorded a process."""
     if run.remote_job_origin is not None and run.tags.get(_SAID_BY_TAG) != run.run_id:
@@ -198,24 +169,22 @@ def _take(home: Path) -> FileLock:
     return lock
 
 
-def _is_held(home: Path, name: str) -> bool:
+@functools.cache
+def _held(_pid: int, home: Path) -> FileLock:
+    """Return the lock that this process holds until it ends. A forked process takes another lock."""
+    return _take(home)
+
+
+def _is_held(path: Path) -> bool:
     try:
-        with FileLock(_lock_path(home, name), timeout=0):
+        with FileLock(path, timeout=0):
             return False
     except Timeout:
         return True
 
 
-def _locks(home: Path) -> list[Path]:
-    return sorted((home / "processes").glob("*.lock"))
-
-
 def _lock_path(home: Path, name: str) -> Path:
     return home / "processes" / f"{name}.lock"
-
-
-def _name(lock: FileLock) -> str:
-    return Path(lock.lock_file).stem
 
 
 #: Maximum size of an instance's settings file, in bytes.
@@ -257,17 +226,29 @@ def opened(home: Path) -> Iterator[dg.DagsterInstance]:
     """
     home = prepare(home)
     os.environ.setdefault("DAGSTER_HOME", str(home))
-    with _damage_named(home), ExitStack() as stack:
-        # allow one process at a time, because concurrent creation of the same tables fails
-        with FileLock(home / "instance.lock"):
-            instance = stack.enter_context(dg.DagsterInstance.from_ref(_settings(home)))
-            end_killed(instance)
-            known = {pool.name for pool in instance.event_log_storage.get_pool_limits()}
-            for pool in POOLS:
-                if pool not in known:
-                    # the daemon's first queue evaluation applies only the limits of known pools
-                    instance.event_log_storage.initialize_concurrency_limit_to_default(pool)
-        yield instance
+    try:
+        with ExitStack() as stack:
+            # allow one process at a time, because concurrent creation of the same tables fails
+            with FileLock(home / "instance.lock"):
+                instance = stack.enter_context(dg.DagsterInstance.from_ref(_settings(home)))
+                end_killed(instance)
+                known = {pool.name for pool in instance.event_log_storage.get_pool_limits()}
+                for pool in POOLS:
+                    if pool not in known:
+                        # the daemon's first queue evaluation applies only the limits of known pools
+                        instance.event_log_storage.initialize_concurrency_limit_to_default(pool)
+            yield instance
+    except Exception as error:
+        cause: BaseException | None = error
+        while cause is not None and getattr(cause, "sqlite_errorname", None) not in _DAMAGED:
+            cause = cause.__cause__ or cause.__context__
+        if cause is None:
+            raise
+        raise InstanceError(
+            f"The run history in {home} is damaged ({clause(cause)}). The mirrored data is not affected. Nothing was "
+            "changed. Restore the folder from a backup, or move its `history` and `schedules` folders elsewhere. The "
+            "next command then creates new folders, without past runs and with all schedules off."
+        ) from error
 
 
 def _settings(home: Path) -> Any:
@@ -285,24 +266,6 @@ def _settings(home: Path) -> Any:
         raise InstanceError(
             f"Dagster's settings file {home / 'dagster.yaml'} cannot be used ({why}). Nothing was changed. Correct or "
             "remove the file. The next command creates a default file if none exists. The run history is kept."
-        ) from error
-
-
-@contextmanager
-def _damage_named(home: Path) -> Iterator[None]:
-    """Report a damaged file in Dagster's history as an InstanceError."""
-    try:
-        yield
-    except Exception as error:
-        cause: BaseException | None = error
-        while cause is not None and getattr(cause, "sqlite_errorname", None) not in _DAMAGED:
-            cause = cause.__cause__ or cause.__context__
-        if cause is None:
-            raise
-        raise InstanceError(
-            f"The run history in {home} is damaged ({clause(cause)}). The mirrored data is not affected. Nothing was "
-            "changed. Restore the folder from a backup, or move its `history` and `schedules` folders elsewhere. The "
-            "next command then creates new folders, without past runs and with all schedules off."
         ) from error
 
 

@@ -51,9 +51,14 @@ class Guard:
         self._public = {host_of(name) for name in hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def unframed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).append("Content-Security-Policy", _FRAMES)
+            await send(message)
+
         refused = self._refusal(scope) if scope["type"] in {"http", "websocket"} else None
         if refused is None:
-            await self._app(scope, receive, _unframed(send))
+            await self._app(scope, receive, unframed)
             return
         status, sentence = refused
         answer = PlainTextResponse(
@@ -62,13 +67,11 @@ class Guard:
         await answer(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+        """Return the status and reason for refusing a request, or None if the request is allowed."""
         headers = Headers(scope=scope)
         for name in _ONCE:
             if len(headers.getlist(name)) > 1:
                 return 400, f"the header {name.title()} was sent twice."
-        return self._foreign(scope, headers) or (_unsafe(scope, headers) if scope["type"] == "http" else None)
-
-    def _foreign(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
         text = headers.get("host", "")
         host = host_of(text)
         if host is None or (host[0] not in LOOPBACK and host not in self._public):
@@ -85,15 +88,29 @@ class Guard:
                     f"the request comes from a page with the origin {_quoted(origin)}. If this is the UI's public "
                     "address, add its host to WME_UI_HOSTS and restart."
                 )
+        method = scope["method"] if scope["type"] == "http" else ""
         site = headers.get("sec-fetch-site", "none")
         if site not in {"none", "same-origin"} and not (
-            scope["type"] == "http"
-            and scope["method"] in {"GET", "HEAD"}
+            method in {"GET", "HEAD"}
             and (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == ("navigate", "document")
         ):
             return 403, (
                 f"a page on another website sent the request (Sec-Fetch-Site: {_quoted(site)}). Other websites can "
                 "only link to the UI. No setting changes this restriction."
+            )
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if method and method not in _READING and kind not in CONTENT_TYPES:
+            return 415, (
+                f"{method} needs the header Content-Type: application/json, not {_quoted(kind)}. No setting changes "
+                "this restriction."
+            )
+        # if a browser opens this URL, Dagster returns a page and runs no query
+        is_browser = "text/html" in headers.get("accept", "")
+        is_query = scope["path"].rstrip("/").endswith("/graphql") and scope["query_string"]
+        if method in _READING and is_query and not is_browser:
+            return 405, (
+                "GraphQL over GET is refused, because any website can send such a request. Use POST with the header "
+                "Content-Type: application/json. No setting changes this restriction."
             )
         return None
 
@@ -126,39 +143,6 @@ class WithReport:
         else:
             answer = HTMLResponse(page.replace(b"</header>", _LINKS + b"</header>", 1), headers=headers)
         await answer(scope, receive, send)
-
-
-def _unsafe(scope: Scope, headers: Headers) -> tuple[int, str] | None:
-    """Return the status and reason for refusing a request that any website could send, or None to allow the request."""
-    if scope["method"] not in _READING:
-        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind not in CONTENT_TYPES:
-            return 415, (
-                f"{scope['method']} needs the header Content-Type: application/json, not {_quoted(kind)}. No setting "
-                "changes this restriction."
-            )
-    # if a browser opens this URL, Dagster returns a page and runs no query
-    elif (
-        scope["path"].rstrip("/").endswith("/graphql")
-        and scope["query_string"]
-        and "text/html" not in headers.get("accept", "")
-    ):
-        return 405, (
-            "GraphQL over GET is refused, because any website can send such a request. Use POST with the header "
-            "Content-Type: application/json. No setting changes this restriction."
-        )
-    return None
-
-
-def _unframed(send: Send) -> Send:
-    """Add a header that prevents other websites from showing the response in a frame."""
-
-    async def sent(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            MutableHeaders(scope=message).append("Content-Security-Policy", _FRAMES)
-        await send(message)
-
-    return sent
 
 
 def _quoted(text: str) -> str:

@@ -52,8 +52,8 @@ def lines(places: Sequence[Place], width: int) -> Iterator[Text]:
     count = len(places[0].cells)
     for start in range(0, count, step):
         cells = places[0].cells[start : start + step]
-        yield Text(" " * margin + _days(cells), style="dim")
-        yield Text(f"{'UTC':<{margin}}{_ticks(cells)}", style="dim")
+        yield Text(" " * margin + _ruler(cells, "%Y-%m-%d", 24), style="dim")
+        yield Text(f"{'UTC':<{margin}}{_ruler(cells, '%H', _TICK)}", style="dim")
         for name, place in zip(names, places, strict=True):
             line = Text(f"{name:<{margin}}")
             most = max((cell.row_count or 0 for cell in place.cells), default=0)
@@ -88,20 +88,11 @@ def _style(cell: Cell, mark: _Mark, most: int) -> str:
     return _SHADES[min(len(_SHADES) - 1, int(share * len(_SHADES)))]
 
 
-def _ticks(cells: Sequence[Cell]) -> str:
-    ruler = [" "] * (len(cells) + 1)
-    for place, cell in enumerate(cells):
-        if cell.batch_hour.hour % _TICK == 0:
-            ruler[place : place + 2] = f"{cell.batch_hour:%H}"
-    return "".join(ruler).rstrip()
-
-
-def _days(cells: Sequence[Cell]) -> str:
-    """Return a line with the date at each midnight and, if there is enough space, at the first hour."""
+def _ruler(cells: Sequence[Cell], form: str, every: int) -> str:
+    """Return a line with the time at each multiple of `every` hours and, if there is space, at the first hour."""
     ruler = ""
-    starts = [place for place, cell in enumerate(cells) if cell.batch_hour.hour == 0]
-    if not starts or starts[0] > len("2026-01-01"):
-        starts.insert(0, 0)
-    for place in starts:
-        ruler = f"{ruler:<{place}}{cells[place].batch_hour:%Y-%m-%d}"
+    for place, cell in enumerate(cells):
+        is_first = place == 0 and all(one.batch_hour.hour % every for one in cells[1:11])
+        if is_first or cell.batch_hour.hour % every == 0:
+            ruler = f"{ruler:<{place}}{cell.batch_hour:{form}}"
     return ruler

@@ -14,7 +14,7 @@ from assets.steps.stream import is_kept
 from resources import connection, datasets
 from resources.data_folder import origin_of
 from resources.datasets import ARTICLE_CHANGES, RETENTION, Family
-from resources.datasets.live import LIVE_CHANGES, Run, Step, files_of, step_of
+from resources.datasets.live import LIVE_CHANGES, Step, files_of, step_of
 from resources.errors import MirrorError, clause
 from resources.formatting import counted, hour_text, listed, moment_text, size_text, value_text
 from resources.lake import Archive, Converter, Layout, drift_of, find_conversion
@@ -81,9 +81,20 @@ def collect(settings: Settings, hours: int, now: datetime | None = None) -> Stat
     ]
     _tell_engine(report, settings)
     if settings.data.exists():
-        _tell_disk(report, settings)
+        free = shutil.disk_usage(settings.data).free
+        report.figures["free_bytes"] = free
+        report.facts.append(("disk free", size_text(free)))
+        if free < settings.min_free_gb * 1e9:
+            report.troubles.append(
+                f"{size_text(free)} of disk space is free, but runs require {settings.min_free_gb:g} GB of free space "
+                "(WME_MIN_FREE_GB). The next run will refuse to start."
+            )
     if origin is not None and not settings.sandbox:
-        _tell_tokens(report, settings)
+        try:
+            with connection.client(settings, writes=False) as client:
+                report.facts.append(("tokens", client.account.status().sentence(client.account.now())))
+        except MirrorError as error:
+            report.troubles.append(str(error))
     _tell_stream(report, settings.data, now)
     warehouse = Warehouse(settings.data)
     try:
@@ -100,57 +111,34 @@ def collect(settings: Settings, hours: int, now: datetime | None = None) -> Stat
 
 
 def _tell_engine(report: Status, settings: Settings) -> None:
+    """Report the threads, or the scheduler, which must respond within seconds, and its workers."""
     is_remote = settings.engine.startswith(SCHEME)
+    layout, longest = Layout(settings.data), settings.max_record_mb << 20
     try:
-        if is_remote:
-            _tell_cluster(report, settings)
-        else:
+        if not is_remote:
             memory_bytes = None if settings.memory_mb is None else settings.memory_mb << 20
             with Converter(memory_bytes=memory_bytes) as converter:
                 text = f"threads: {counted(converter.workers, 'worker')} within {converter.memory_bytes >> 20:,} MiB"
             report.facts.append(("engine", text))
+            return
+        with RemoteConverter(settings.engine, layout, record_bytes_max=longest, answer_seconds=_PATIENCE) as remote:
+            members = remote.cluster.members()
+            report.facts.append(("engine", f"{settings.engine}: {counted(len(members), 'worker')}"))
+            if not members:
+                report.troubles.append(
+                    f"The scheduler at {settings.engine} has no workers. Start workers with `wme worker`."
+                )
+            for member in members:
+                versions = ", ".join(f"{name} {value}" for name, value in member.versions.items()) or "no versions"
+                at_once = counted(member.threads, "archive")
+                report.facts.append((WORKER, f"{member.name} on {member.host}: {at_once} at a time; {versions}"))
+                if differences := remote.cluster.differences(member):
+                    report.troubles.append(
+                        f"The worker {member.name} on {member.host} receives no tasks: {differences}. Install the same "
+                        "version on that host and restart the worker."
+                    )
     except MirrorError as error:
         report.facts.append(("engine", f"{settings.engine} (unreachable)" if is_remote else "threads"))
-        report.troubles.append(str(error))
-
-
-def _tell_cluster(report: Status, settings: Settings) -> None:
-    """Report the scheduler, which must respond within seconds, and its workers."""
-    layout, longest = Layout(settings.data), settings.max_record_mb << 20
-    with RemoteConverter(settings.engine, layout, record_bytes_max=longest, answer_seconds=_PATIENCE) as converter:
-        members = converter.cluster.members()
-        report.facts.append(("engine", f"{settings.engine}: {counted(len(members), 'worker')}"))
-        if not members:
-            report.troubles.append(
-                f"The scheduler at {settings.engine} has no workers. Start workers with `wme worker`."
-            )
-        for member in members:
-            versions = ", ".join(f"{name} {value}" for name, value in member.versions.items()) or "no versions"
-            at_once = counted(member.threads, "archive")
-            report.facts.append((WORKER, f"{member.name} on {member.host}: {at_once} at a time; {versions}"))
-            if differences := converter.cluster.differences(member):
-                report.troubles.append(
-                    f"The worker {member.name} on {member.host} receives no tasks: {differences}. Install the same "
-                    "version on that host and restart the worker."
-                )
-
-
-def _tell_disk(report: Status, settings: Settings) -> None:
-    free = shutil.disk_usage(settings.data).free
-    report.figures["free_bytes"] = free
-    report.facts.append(("disk free", size_text(free)))
-    if free < settings.min_free_gb * 1e9:
-        report.troubles.append(
-            f"{size_text(free)} of disk space is free, but runs require {settings.min_free_gb:g} GB of free space "
-            "(WME_MIN_FREE_GB). The next run will refuse to start."
-        )
-
-
-def _tell_tokens(report: Status, settings: Settings) -> None:
-    try:
-        with connection.client(settings, writes=False) as client:
-            report.facts.append(("tokens", client.account.status().sentence(client.account.now())))
-    except MirrorError as error:
         report.troubles.append(str(error))
 
 
@@ -172,10 +160,19 @@ def _tell_published(report: Status, warehouse: Reader, path: Path, settings: Set
         "reject_count": counts[2],
         "unapplied_file_count": counts[3],
     }
+    window = ""
+    if (first_hour := warehouse.published_window()) is not None:
+        [(cold, hot)] = warehouse.sql(
+            "SELECT count(DISTINCT batch_hour) FILTER (WHERE batch_hour < $1), count(DISTINCT batch_hour) FILTER "
+            "(WHERE batch_hour >= $1) FROM loads WHERE table_name = 'article_changes'",
+            [first_hour],
+        ).rows
+        hours = counted(hot, "hour")
+        window = f"; {hours} in the DuckDB files, {cold:,} before {hour_text(first_hour)} UTC in the lake"
     report.facts += [
         ("published", f"{path}, {size_text(size)}, {about.get('published_at', '')}"),
         ("articles", f"{counts[0]:,}"),
-        ("changes", f"{counts[1]:,}{_window_text(warehouse)}"),
+        ("changes", f"{counts[1]:,}{window}"),
         ("rejects", f"{counts[2]:,}"),
     ]
     for name, table, column, asked in (
@@ -211,18 +208,6 @@ def _tell_lake(report: Status, published: Reader) -> None:
             f"{counted(count, 'lake file')} missing from the published file {'is' if count == 1 else 'are'} available "
             "again. The next publication includes the rows. Run `wme publish` to publish now."
         )
-
-
-def _window_text(warehouse: Reader) -> str:
-    """Return a sentence about changes that only the lake contains, or an empty string."""
-    if (first_hour := warehouse.published_window()) is None:
-        return ""
-    [(cold, hot)] = warehouse.sql(
-        "SELECT count(DISTINCT batch_hour) FILTER (WHERE batch_hour < $1), count(DISTINCT batch_hour) FILTER (WHERE "
-        "batch_hour >= $1) FROM loads WHERE table_name = 'article_changes'",
-        [first_hour],
-    ).rows
-    return f"; {counted(hot, 'hour')} in the DuckDB files, {cold:,} before {hour_text(first_hour)} UTC in the lake"
 
 
 def _tell_drift(report: Status, warehouse: Reader, settings: Settings) -> None:
@@ -310,7 +295,7 @@ _PAUSE = timedelta(minutes=10)
 
 
 def _tell_stream(report: Status, data: Path, now: datetime) -> None:
-    """Add the stream's position and its reader, unless the stream has never been read."""
+    """Report the stream's position and its reader, unless the stream has never been read."""
     if not (found := files_of(data / "lake" / LIVE_CHANGES)):
         return
     try:
@@ -329,8 +314,15 @@ def _tell_stream(report: Status, data: Path, now: datetime) -> None:
     if run is not None:
         counts = (
             f"; this run: {counted(run.event_count, 'event')}{pace}, {counted(run.reconnect_count, 'reconnect')}, "
-            f"{counted(run.duplicate_count, 'duplicate')} dropped{_odd(run)}"
+            f"{counted(run.duplicate_count, 'duplicate')} dropped"
         )
+        # counts that are zero unless the service sends unexpected data
+        for count, sentence, what in (
+            (run.reject_count, "rejected {}", "record"),
+            (run.too_long_count, "{} longer than WME_MAX_RECORD_MB", "event"),
+            (run.reset_count, "offsets reset {}", "time"),
+        ):
+            counts += f", {sentence.format(counted(count, what))}" if count else ""
     if figures["is_running"]:
         fact = f"running, {lag:,.0f} s behind, {counted(len(step.offsets), 'partition')}{counts}"
     else:
@@ -347,16 +339,6 @@ def _tell_stream(report: Status, data: Path, now: datetime) -> None:
         f"{moment_text(newest + RETENTION)} UTC. Run `wme stream` or turn on the sensor keep_streaming to resume. If "
         "the stream is no longer needed, remove lake/live_changes."
     )
-
-
-def _odd(run: Run) -> str:
-    """Describe the counts that are zero unless the service sends unexpected data."""
-    counts = (
-        (run.reject_count, "rejected {}", "record"),
-        (run.too_long_count, "{} longer than WME_MAX_RECORD_MB", "event"),
-        (run.reset_count, "offsets reset {}", "time"),
-    )
-    return "".join(f", {sentence.format(counted(count, what))}" for count, sentence, what in counts if count)
 
 
 def _stream_figures(step: Step, data: Path, now: datetime) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 The alternatives store the same columns and load the same files. `window` appends the hour's rows to all rows and
 recreates the pages with a window function over all rows. `replace` gives the pages a primary key and writes the hour's
-rows with INSERT OR REPLACE. The alternatives do less work, because they do not track titles. They also handle deletions
-of moved titles incorrectly.
+rows with INSERT OR REPLACE. The alternatives do less work, because they do not track titles. The alternatives also
+handle deletions of moved titles incorrectly.
 """
 
 from __future__ import annotations

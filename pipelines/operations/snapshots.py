@@ -68,7 +68,7 @@ def plan(
 ) -> list[SnapshotPlan]:
     """Plan the download of snapshots into the archive, without using quota or changing anything.
 
-    `identifiers` are the service's names, for example enwiki_namespace_0.
+    `identifiers` contains the service's names, for example enwiki_namespace_0.
 
     Raises:
         NotFound: A snapshot does not exist.

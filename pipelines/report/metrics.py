@@ -24,13 +24,13 @@ FIGURES: Final = {
     "free_bytes": ("disk_free_bytes", "Free space on the data folder's disk."),
     "published_at": ("published_timestamp_seconds", "Time of the last publication."),
     "published_bytes": ("published_bytes", "Size of the published file."),
-    "article_count": ("articles", "Current pages."),
-    "change_count": ("changes", "Loaded changes, without duplicates."),
-    "reject_count": ("rejected_lines", "Rejected records in `rejects`."),
-    "unapplied_file_count": ("unapplied_files", "Loaded files that have not been applied to the current pages."),
+    "article_count": ("articles", "Number of current pages."),
+    "change_count": ("changes", "Number of loaded changes, without duplicates."),
+    "reject_count": ("rejected_lines", "Number of rejected records in `rejects`."),
+    "unapplied_file_count": ("unapplied_files", "Number of loaded files that have not been applied to `articles`."),
     "missing_lake_file_count": (
         "missing_lake_files",
-        "Missing or damaged lake files that the published file references.",
+        "Number of missing or damaged lake files that the published file references.",
     ),
 }
 #: Metric name and help text of each stream figure.
@@ -42,7 +42,7 @@ STREAM: Final = {
     ),
     "lag_seconds": ("stream_lag_seconds", "Age of the newest stored event."),
     "kept_until": ("stream_kept_until_timestamp_seconds", "Time until which the service retains the unread events."),
-    "events_per_second": ("stream_events_per_second", "Events per second in the newest run."),
+    "events_per_second": ("stream_events_per_second", "Number of events per second in the newest run."),
 }
 
 
@@ -64,7 +64,7 @@ def text(status: Status, now: datetime) -> bytes:
         newest = gauge("newest_hour_timestamp_seconds", "Start of the newest hour whose data is complete.", _PLACE)
         gaps = gauge(
             "gap_hours",
-            "Missing or lost hours, and unrecorded hours between recorded hours, in the newest hours (48 by default).",
+            "Number of the newest hours (48 by default) that are missing, lost, or unrecorded between recorded hours.",
             _PLACE,
         )
         older = gauge("older_gap_hours", "Number of earlier hours that are missing or lost.", _PLACE)

@@ -61,7 +61,7 @@ class Uniqueness:
     """Rule for duplicate rows, expressed as SQL that uses columns, `title` (the name with spaces) and shared formulas.
 
     Rows are duplicates if their `key` (never null) and `further` are equal. `further` is for expressions that are slow
-    or can be null. Among duplicate rows, the first row in the order `newest_first` is used.
+    or can be null. Among duplicate rows, the first row in `newest_first` order is used.
     """
 
     key: tuple[str, ...]

@@ -57,7 +57,7 @@ class Asked:
 class Journals:
     """Thread-safe journals of one run, with one file per project and namespace.
 
-    `source_at` is the timezone-aware start time of the run. Its microseconds distinguish the run from other runs and
+    `source_at` is the timezone-aware start time of the run. The microseconds distinguish the run from other runs and
     from the start of an hour.
     """
 

@@ -126,7 +126,7 @@ _WIDTH = 16
 
 @dataclass
 class Segment:
-    """A range [start, end) of the file. Its first `done` bytes are complete. `end` is None if unknown."""
+    """A range [start, end) of the file. The first `done` bytes are complete. `end` is None if unknown."""
 
     start: int
     end: int | None
@@ -264,7 +264,7 @@ class Part(ObjectState):
         self._progress = None
 
     def _record(self) -> bytes:
-        """Return the content of the JSON file. Its length does not change while the segments grow."""
+        """Return the content of the JSON file. The length does not change while the segments grow."""
         head = json.dumps({"version": self.version, "etag": self.etag, "size": self.size}).removesuffix("}")
         ranges = [f"[{one.start}, {json.dumps(one.end)}, {one.done:>{_WIDTH}}]" for one in self.segments]
         return f'{head}, "ranges": [{", ".join(ranges)}]}}\n'.encode()

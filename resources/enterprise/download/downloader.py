@@ -59,7 +59,7 @@ class ReplacedError(Exception):
 
 @dataclass
 class _Task:
-    """A download in progress. Its record and target change if the service replaces the archive."""
+    """A download in progress. The record and the target change if the service replaces the archive."""
 
     source: Source
     target: Path

@@ -338,7 +338,7 @@ def _pages_per_edit(mixture: tuple[float, ...]) -> float:
 
 
 def _mixture(pages: float) -> tuple[float, ...]:
-    """Return the shares of the ordinary scripts with which `pages` pages together receive one edit per hour."""
+    """Return each ordinary script's share of the edits if `pages` pages together receive one edit per hour."""
     for fewer, more in ((_BUSIEST, _BUSY), (_BUSY, _USUAL)):
         low, high = _pages_per_edit(fewer), _pages_per_edit(more)
         if pages <= high:

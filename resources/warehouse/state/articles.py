@@ -164,7 +164,7 @@ def rebuild_articles(build: Build) -> Applied:
 def drop_project(build: Build, project_id: str, namespace_id: int | None = None) -> Applied:
     """Drop a project that is no longer mirrored, or one of the project's namespaces, and update `articles`.
 
-    The project's rows, hours and snapshots are removed in one transaction. Its lake files stay, so the project can be
+    The project's rows, hours and snapshots are removed in one transaction. The lake files stay, so the project can be
     loaded again. Without this call, a project removed from the configuration keeps its last known state.
     `project_state` shows the time up to which this state is exact.
     """

@@ -132,7 +132,7 @@ class Auditor:
         return found
 
     def repeated(self, state: Table, turn: int | None = None, *, name: int) -> Findings[Repeated]:
-        """Find repeated keys in a current state, and list the first `name` of these keys.
+        """Find repeated keys in a current state, and list at most `name` of these keys.
 
         If `turn` is None, all rows are examined. Otherwise, each turn examines a different part of the rows.
         """
@@ -152,7 +152,7 @@ class Auditor:
     ) -> tuple[Findings[Overlooked], Findings[Overlooked]]:
         """Find differences between a current state and the newest `hour_count` applied hours.
 
-        Return deleted pages that are still present, and all other differences. Each result lists the first `name`
+        Return deleted pages that are still present, and all other differences. Each result lists at most `name`
         findings. Hours removed from the build file are skipped, as are projects that a new snapshot will change.
         """
         (changes,) = applied_to(state, Family.HOURLY)

@@ -27,7 +27,7 @@ from resources.enterprise.endpoints import Service, is_web_address
 from resources.enterprise.http.answers import Answer, BrokenAnswer
 from resources.enterprise.http.transport import Transport
 from resources.enterprise.http.workarounds import guarded
-from resources.enterprise.listing import UNKNOWN, Listing, list_of, sorted_out
+from resources.enterprise.listing import Listing, list_of, sorted_out
 from resources.enterprise.query import Kind, Query
 from resources.files import StrPath
 
@@ -117,11 +117,11 @@ class DataApi:
             **{"kind": Kind.LIST, "longest": self.limits.list_bytes, **options},
         )
         records, odd = sorted_out((found,) if isinstance(found, models.Record) else tuple(found))
-        if odd and not records and all(one.places == UNKNOWN for one in odd):
+        if odd and not records and not any(one.projects or one.namespaces for one in odd):
             raise self._transport.form_error(answer.status, doing, str(odd[0]))
         listing: Listing[Any] = Listing(answer.body, records, path, self._clock().astimezone(UTC), count, odd)
-        if (remark := listing.remark) is not None:  # a file may be missing if an unusable record has places
-            _log.log(logging.WARNING if any(one.places for one in odd) else logging.INFO, "%s", remark)
+        if (remark := listing.remark) is not None:
+            _log.warning("%s", remark)
         return listing
 
     def record(self, path: str, form: TypeAdapter[_T], doing: str, query: Query | None = None) -> tuple[_T, int]:

@@ -7,7 +7,6 @@ assumed to be absent. `Listing.left_out` names the projects and namespaces that 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -16,17 +15,13 @@ from typing import Annotated, Any, Final, Generic, TypeVar
 from pydantic import Field, TypeAdapter, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 from resources.enterprise.errors import UnexpectedAnswer
-from resources.enterprise.models import LONGEST_LIST, ArchiveRecord, Batch, Record
+from resources.enterprise.models import IDENTIFIER, LONGEST_LIST, ArchiveRecord, Record
 from resources.formatting import counted
 
 RecordT = TypeVar("RecordT", bound=Record)
 
-#: Format of the service's identifiers, which contain the project and the namespace.
-_IDENTIFIER = re.compile(r"(?P<project>.+)_namespace_(?P<namespace>\d{1,9})(_chunk_\d+)?", re.DOTALL | re.ASCII)
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 _SHOWABLE = re.compile(r"[A-Za-z0-9_-]{1,80}")
-#: Scope of records that do not identify their project.
-UNKNOWN: Final = ((None, None),)
 #: Maximum number of records listed in a message.
 _SHOWN: Final = 3
 
@@ -35,13 +30,22 @@ _SHOWN: Final = 3
 class OddRecord:
     """An unusable record in a list, with its identifier or number, and the reason without a full stop.
 
-    `places` are the (project, namespace) pairs to which the record may belong, or None if they are unknown. `places` is
-    empty if another record replaces this one.
+    `projects` and `namespaces` are the values in the record, which may contradict each other. If there are none, the
+    record may belong to any project or namespace.
     """
 
     name: str
     problem: str
-    places: tuple[tuple[str | None, int | None], ...]
+    projects: frozenset[str] = frozenset()
+    namespaces: frozenset[int] = frozenset()
+
+    def names(self, project: str, namespace: int) -> bool:
+        return project in self.projects and namespace in self.namespaces
+
+    def may_be_of(self, project: str, namespace: int) -> bool:
+        return (not self.projects or project in self.projects) and (
+            not self.namespaces or namespace in self.namespaces
+        )
 
     def __str__(self) -> str:
         return f"{self.name}: {self.problem}"
@@ -96,19 +100,13 @@ class Listing(Generic[RecordT]):
 
         A record without a known project may belong to any pair that has no other record.
         """
-        if not self.odd:
-            return {}
         named = {(one.project_id, one.namespace_id) for one in self.records if isinstance(one, ArchiveRecord)}
-        by_place: dict[tuple[str | None, int | None], OddRecord] = {}
-        for odd in self.odd:
-            for place in odd.places:
-                by_place.setdefault(place, odd)
         found = {}
-        for project, namespace in scope:
-            unsure = [(None, namespace), (project, None), (None, None)] if (project, namespace) not in named else []
-            odd_one = next((by_place[one] for one in [(project, namespace), *unsure] if one in by_place), None)
-            if odd_one is not None:
-                found[project, namespace] = str(odd_one)
+        for pair in scope:
+            for odd in self.odd:
+                if odd.names(*pair) or (pair not in named and odd.may_be_of(*pair)):
+                    found[pair] = str(odd)
+                    break
         return found
 
 
@@ -119,7 +117,7 @@ def list_of(kind: type[RecordT]) -> TypeAdapter[tuple[RecordT | OddRecord, ...]]
         try:
             return handler(value)
         except ValidationError as error:
-            return OddRecord(_name_of(value), shape_problem(error), _places_of(value))
+            return _odd_record(value, shape_problem(error))
 
     form: Any = Annotated[
         tuple[Annotated[kind, WrapValidator(read)], ...],  # type: ignore[valid-type]
@@ -131,51 +129,22 @@ def list_of(kind: type[RecordT]) -> TypeAdapter[tuple[RecordT | OddRecord, ...]]
 def sorted_out(found: Sequence[RecordT | OddRecord]) -> tuple[tuple[RecordT, ...], tuple[OddRecord, ...]]:
     """Separate a list's usable records from the unusable records.
 
-    If an identifier is listed twice, the most recent export is used. Contradictory files are unusable, for example two
-    files for the same project, namespace and hour, or a file whose name and record disagree on the project.
+    If an identifier is listed twice, the most recent export is used.
     """
-    records: list[Any] = [one for one in found if not isinstance(one, OddRecord)]
     odd = [
         replace(one, name=one.name or f"record {number:,}")
         for number, one in enumerate(found, 1)
         if isinstance(one, OddRecord)
     ]
-    if not all(isinstance(one, ArchiveRecord) for one in records):
-        return tuple(records), tuple(odd)
-    files: dict[tuple[str, str, int], Any] = {}
-    for record in records:
-        known = files.setdefault(_key(record), record)
-        if record is known:
-            continue
-        if (record.date_modified or _LONG_AGO) > (known.date_modified or _LONG_AGO):
-            files[_key(record)] = record
-        odd.append(OddRecord(record.identifier, "it is listed more than once; the newest export is used", ()))
-    refused = _contradictions(files.values())
-    odd += [
-        OddRecord(one.identifier, refused[key], _places_of_file(one)) for key, one in files.items() if key in refused
-    ]
-    return tuple(one for key, one in files.items() if key not in refused), tuple(odd)
-
-
-def _key(record: ArchiveRecord) -> tuple[str, str, int]:
-    return record.identifier, record.project_id, record.namespace_id
-
-
-def _contradictions(files: Iterable[ArchiveRecord]) -> dict[tuple[str, str, int], str]:
-    """Return the files whose records contradict each other, with the reasons."""
-    found: dict[tuple[str, str, int], str] = {}
-    alike: dict[Any, list[ArchiveRecord]] = defaultdict(list)
-    for file in files:
-        alike[file.identifier].append(file)
-        if isinstance(file, Batch):
-            alike[file.project_id, file.namespace_id].append(file)
-        if len(_places_of_file(file)) > 1:
-            found[_key(file)] = f"its record specifies project {file.project_id} and namespace {file.namespace_id}"
-    for same in alike.values():
-        if len(same) > 1:
-            what = "project and namespace" if len({one.identifier for one in same}) > 1 else "identifier"
-            found |= {_key(one): f"{len(same)} files have the same {what}" for one in same}
-    return found
+    files: dict[Any, Any] = {}
+    for number, one in enumerate(found):
+        if isinstance(one, ArchiveRecord):
+            known = files.setdefault(one.identifier, one)
+            if (one.date_modified or _LONG_AGO) > (known.date_modified or _LONG_AGO):
+                files[one.identifier] = one
+        elif not isinstance(one, OddRecord):
+            files[number] = one
+    return tuple(files.values()), tuple(odd)
 
 
 def shape_problem(error: ValidationError) -> str:
@@ -186,38 +155,19 @@ def shape_problem(error: ValidationError) -> str:
     return f"{place}: {first['msg']}" + (f", and {more} more" if more else "")
 
 
-def _places_of(value: Any) -> tuple[tuple[str | None, int | None], ...]:
-    """Return the projects and namespaces to which a record may belong, as far as the record identifies them."""
-    if not isinstance(value, dict):
-        return UNKNOWN
-    identifier = value.get("identifier")
-    named = _places_of_identifier(identifier) if isinstance(identifier, str) else ()
-    project, namespace = _inside(value, "is_part_of"), _inside(value, "namespace")
-    stated = (
-        project if isinstance(project, str) else None,
-        namespace if isinstance(namespace, int) and not isinstance(namespace, bool) else None,
+def _odd_record(value: Any, problem: str) -> OddRecord:
+    """Build an unusable record from the fields that can be read. A name like a token or a URL is not displayed."""
+    fields: dict[str, Any] = value if isinstance(value, dict) else {}
+    identifier = fields.get("identifier")
+    identifier = identifier if isinstance(identifier, str) else ""
+    project, namespace = (
+        place.get("identifier") if isinstance(place, dict) else None
+        for place in (fields.get("is_part_of"), fields.get("namespace"))
     )
-    if named and None in stated:
-        stated = (stated[0] or named[0][0], named[0][1] if stated[1] is None else stated[1])
-    return tuple(dict.fromkeys((stated, *named)))
-
-
-def _inside(value: dict[str, Any], name: str) -> Any:
-    found = value.get(name)
-    return found.get("identifier") if isinstance(found, dict) else None
-
-
-def _places_of_identifier(identifier: str) -> tuple[tuple[str, int], ...]:
-    """Return an identifier's (project, namespace) pair, or nothing if the format is unknown."""
-    found = _IDENTIFIER.fullmatch(identifier)
-    return () if found is None else ((found["project"], int(found["namespace"])),)
-
-
-def _places_of_file(file: ArchiveRecord) -> tuple[tuple[str, int], ...]:
-    return tuple(dict.fromkeys(((file.project_id, file.namespace_id), *_places_of_identifier(file.identifier))))
-
-
-def _name_of(value: Any) -> str:
-    """Return a record's identifier for display, unless it looks like a token or a URL."""
-    identifier = value.get("identifier") if isinstance(value, dict) else None
-    return identifier if isinstance(identifier, str) and _SHOWABLE.fullmatch(identifier) else ""
+    projects = {project} if isinstance(project, str) else set()
+    namespaces = {namespace} if type(namespace) is int else set()
+    if (found := IDENTIFIER.fullmatch(identifier)) is not None:
+        projects.add(found["project"])
+        namespaces.add(int(found["namespace"]))
+    name = identifier if _SHOWABLE.fullmatch(identifier) else ""
+    return OddRecord(name, problem, frozenset(projects), frozenset(namespaces))

@@ -9,13 +9,14 @@ Source: the service's data dictionary for codes, languages, projects, namespaces
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Self
 
 import pyarrow as pa
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict, create_model
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict, create_model, model_validator
 
 from resources.datasets import Dataset
 from resources.formatting import legible
@@ -26,6 +27,9 @@ from resources.tables import TIMESTAMP, Column
 LONGEST_LIST = 50_000
 
 _UNITS = {"B": 1, "KB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000}
+
+#: Format of the service's identifiers, which contain the project and the namespace.
+IDENTIFIER = re.compile(r"(?P<project>.+)_namespace_(?P<namespace>\d{1,9})(_chunk_\d+)?", re.DOTALL | re.ASCII)
 
 #: Identifiers become file names, so they must not contain path separators or exceed the maximum length of a file name.
 Identifier = Annotated[str, Field(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9_.-]*\z", max_length=180)]
@@ -100,6 +104,13 @@ class ArchiveRecord(Record):
     is_part_of: ProjectReference
     namespace: NamespaceReference
     size: Size | None = None
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        found = IDENTIFIER.fullmatch(self.identifier)
+        if found is not None and (found["project"], int(found["namespace"])) != (self.project_id, self.namespace_id):
+            raise ValueError(f"its record specifies project {self.project_id} and namespace {self.namespace_id}")
+        return self
 
     @property
     def project_id(self) -> str:

@@ -17,4 +17,4 @@ except ModuleNotFoundError as missing:
 from resources.engine.dask.cluster import Cluster, TimeLimits
 from resources.engine.dask.worker import Call, Worker, portable, serve
 
-__all__ = ["Call", "Cluster", "Member", "TimeLimits", "Worker", "portable", "serve"]
+__all__ = ["Call", "Cluster", "TimeLimits", "Worker", "portable", "serve"]

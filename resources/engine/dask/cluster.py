@@ -18,7 +18,7 @@ import distributed
 from distributed.scheduler import KilledWorker
 
 from resources.engine.dask import worker as dask_worker
-from resources.engine.dask.worker import Call, Probe
+from resources.engine.dask.worker import Call
 from resources.engine.mapping import (
     EngineError,
     EngineUnreachableError,
@@ -32,7 +32,8 @@ from resources.engine.mapping import (
 from resources.formatting import counted
 
 _log = logging.getLogger(__name__)
-#: Suffix of probe files. The lake's `sweep` removes probe files of killed processes.
+#: Suffix of probe files, whose random names prove that a worker sees the same folder. The lake's `sweep` removes probe
+#: files of killed processes.
 _PROBE = "probe.unfinished"
 #: Number of calls submitted per worker thread. The number is low, because Dask counts a worker's death against all
 #: calls submitted to the worker.
@@ -74,7 +75,7 @@ class Cluster:
         self._versions, self._folder = {**versions, **dask_worker.own_versions()}, folder
         self._limits = limits or TimeLimits()
         self._client: distributed.Client | None = None
-        self._probe: Probe | None = None
+        self._probe: str | None = None
         self._failed: EngineError | None = None
         self._gone: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
 
@@ -129,6 +130,11 @@ class Cluster:
                     continue
                 call = under_way.pop(future)
                 outcome = self._outcome(client, future, call)
+                if outcome is not None and isinstance(outcome.error, FolderNotSharedError):
+                    raise FolderNotSharedError(
+                        f"A worker does not share the folder {self._folder}: {outcome.error} Archived files are kept. "
+                        "Mount this machine's data folder there, pass the path to `wme worker --data`, then try again."
+                    )
                 attempts[call.key] += 1
                 if outcome is None and attempts[call.key] < _FETCHES:
                     waiting.appendleft(call)
@@ -166,23 +172,24 @@ class Cluster:
             with contextlib.suppress(Exception):
                 client.close(timeout=2)
         if probe is not None:
-            for path in self._folder.glob(f"{probe.name}*"):
-                path.unlink(missing_ok=True)
+            (self._folder / probe).unlink(missing_ok=True)
 
     # --- connecting --------------------------------------------------------------------------------------------------
 
     def _fits(self, member: Member) -> bool:
         return dict(member.versions) == self._versions
 
-    def _connected(self) -> tuple[distributed.Client, Probe]:
+    def _connected(self) -> tuple[distributed.Client, str]:
         if self._failed is not None:
             raise self._failed
         if self._client is None or self._client.status != "running" or self._probe is None:
             self.close()
             try:
                 self._client = self._open()
-                fit = self._await_workers(self._client)
-                self._probe = self._see(self._client, fit)
+                self._await_workers(self._client)
+                self._folder.mkdir(parents=True, exist_ok=True)
+                self._probe = f"{secrets.token_hex(16)}.{_PROBE}"
+                (self._folder / self._probe).touch()
             except EngineError as error:
                 self._failed = error
                 self.close()
@@ -225,8 +232,8 @@ class Cluster:
             for address, facts in known.items()
         ]
 
-    def _await_workers(self, client: distributed.Client) -> list[Member]:
-        """Return the workers with the same versions. Log a warning for every other worker."""
+    def _await_workers(self, client: distributed.Client) -> None:
+        """Wait for a worker with the same versions. Log a warning for every worker with other versions."""
         end = time.monotonic() + self._limits.answer
         while True:
             members = self._members(client)
@@ -239,7 +246,7 @@ class Cluster:
         if fit:
             for other in others:
                 _log.warning("A worker receives no tasks because its versions differ from this process's: %s.", other)
-            return fit
+            return
         if others:
             raise WorkersDifferError(
                 f"No worker at {self.address} has the same versions as this process: {'; '.join(others)}. Nothing was "
@@ -250,34 +257,6 @@ class Cluster:
             f"The scheduler at {self.address} has no worker. Nothing was done. Archived files are kept. Start workers "
             "with `wme worker`, then try again."
         )
-
-    def _see(self, client: distributed.Client, fit: Sequence[Member]) -> Probe:
-        """Verify that all workers can read from and write to the folder."""
-        probe = Probe(f"{secrets.token_hex(8)}.{_PROBE}", secrets.token_hex(16))
-        self._folder.mkdir(parents=True, exist_ok=True)
-        (self._folder / probe.name).write_text(probe.secret)
-        self._probe = probe  # set immediately, so that `close` always removes the file
-        try:
-            told = client.run(dask_worker.answer_probe, probe, workers=[one.address for one in fit], on_error="return")
-        except (OSError, TimeoutError, RuntimeError, asyncio.CancelledError) as error:
-            raise self._connection_lost() from error
-        for member in fit:
-            answer = told.get(member.address)
-            if isinstance(answer, str):
-                dask_worker.visible(self._folder)
-                path = self._folder / answer
-                if path.exists() and path.read_text() == probe.secret:
-                    path.unlink()
-                    continue
-                why = f"the worker's file {answer} is not visible in the folder"
-            else:
-                why = dask_worker.short(answer) if isinstance(answer, Exception) else "the worker does not respond"
-            raise FolderNotSharedError(
-                f"The worker {member.name} on {member.host} does not share the folder {self._folder}: {why}. Nothing "
-                "was done. Archived files are kept. Mount this machine's data folder there, pass the path to `wme "
-                "worker --data`, then try again."
-            )
-        return probe
 
     # --- running calls -----------------------------------------------------------------------------------------------
 

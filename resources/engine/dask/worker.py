@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import hashlib
 import logging
-import os
 import pickle
 import platform
 import socket
@@ -38,14 +37,6 @@ class Call:
     alone: bool = False
 
 
-@dataclass(frozen=True)
-class Probe:
-    """A file that proves access to the shared folder, because only processes with access can read its secret."""
-
-    name: str
-    secret: str
-
-
 def own_versions() -> dict[str, str]:
     """Return the versions of local software that must match between a run and its workers."""
     return {
@@ -68,12 +59,6 @@ def url(address: str) -> str:
     return f"{'tls' if has_tls else 'tcp'}://{place}"
 
 
-def visible(folder: Path) -> None:
-    """Make a network file system refresh its view of a folder."""
-    with contextlib.suppress(OSError):
-        next(folder.iterdir(), None)
-
-
 def short(error: BaseException | None) -> str:
     return str(error).strip().partition("\n")[0][:300]
 
@@ -84,9 +69,8 @@ def quiet() -> None:
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
-#: The worker's data folder, and the names of the verified probes.
+#: The worker's data folder.
 _folder: Path | None = None
-_seen: set[str] = set()
 
 
 async def serve(
@@ -159,13 +143,23 @@ class Worker:
         asyncio.run_coroutine_threadsafe(unregister(), self._loop).result(timeout=1)
 
 
-def run(function: Callable[..., Any], arguments: tuple[Any, ...], probe: Probe) -> Outcome[None, Any]:
-    """Run a call on a worker. Errors are returned as values, so they arrive intact and Dask does not log them."""
+def run(function: Callable[..., Any], arguments: tuple[Any, ...], probe: str) -> Outcome[None, Any]:
+    """Run a call on a worker, if the run's file `probe` is in the worker's data folder.
+
+    Errors are returned as values, so they arrive intact and Dask does not log them.
+    """
     try:
-        _check_probe(probe)
+        if _folder is None or not _contains(_folder, probe):
+            raise FolderNotSharedError(f"the worker on {socket.gethostname()} does not find the run in {_folder}.")
         return Outcome(None, result=function(*arguments))
     except Exception as error:  # noqa: BLE001  the caller decides about each error
         return Outcome(None, error=portable(error))
+
+
+def _contains(folder: Path, name: str) -> bool:
+    with contextlib.suppress(OSError):
+        next(folder.iterdir(), None)  # makes a network file system refresh its view of the folder
+    return (folder / name).exists()
 
 
 def portable(error: Exception) -> Exception:
@@ -177,32 +171,3 @@ def portable(error: Exception) -> Exception:
     if type(same) is type(error) and str(same) == str(error):
         return error
     return TaskError(f"{type(error).__name__}: {short(error)}")
-
-
-def _check_probe(probe: Probe) -> None:
-    """Verify that this worker can access the run's data folder. Each probe is checked once."""
-    if probe.name in _seen:
-        return
-    try:
-        if _folder is None:
-            raise FolderNotSharedError("This worker was not started by `wme worker`, so it has no data folder.")
-        visible(_folder)
-        same = (_folder / probe.name).read_text() == probe.secret
-    except OSError as error:
-        raise FolderNotSharedError(
-            f"The worker on {socket.gethostname()} cannot find the run's data folder at {_folder}: "
-            f"{error.strerror}. The task was not started. Mount the folder there, pass its path to "
-            "`wme worker --data`, then try again."
-        ) from None
-    if not same:
-        raise FolderNotSharedError(f"{_folder} is not the run's data folder.")
-    _seen.add(probe.name)
-
-
-def answer_probe(probe: Probe) -> str:
-    """Read the run's probe file, write a response file next to it, and return the response file's name."""
-    _check_probe(probe)
-    name = f"{probe.name}.{socket.gethostname()}-{os.getpid()}.unfinished"
-    assert _folder is not None
-    (_folder / name).write_text(probe.secret)
-    return name

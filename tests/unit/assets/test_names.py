@@ -14,7 +14,7 @@ from resources import connection
 from resources.datasets import named
 from resources.enterprise import EnterpriseClient, RetryPolicy, Service
 from resources.enterprise.errors import UnreachableError
-from resources.enterprise.listing import UNKNOWN, OddRecord
+from resources.enterprise.listing import OddRecord
 from resources.lake import Layout
 from resources.sandbox import Settings, running
 
@@ -99,7 +99,7 @@ def test_odd_entries_of_an_archived_list_spoil_no_other(layout, nowhere):
 def test_a_name_that_may_be_that_of_an_odd_entry_is_not_refused(service, client, layout, tmp_path):
     with EnterpriseClient(client.service, state=tmp_path / "state") as odd:
         read = odd.lists.reference
-        odd_records = (OddRecord("record 5", "identifier: Field required", UNKNOWN),)
+        odd_records = (OddRecord("record 5", "identifier: Field required"),)
         odd.lists.reference = lambda kind: replace(read(kind), odd=odd_records)
         connection.check_names(odd, layout, ["xxwiki"], [0])
     with pytest.raises(connection.UnknownNameError):

@@ -123,8 +123,7 @@ NEWER = {"date_modified": "2026-11-01T07:00:00Z"}
         ([{}, {}], ["own"], set()),  # the service repeats whole lists of structured contents
         ([{}, SHA | NEWER], ["0" * 32], set()),
         ([SHA | NEWER, {}], ["0" * 32], set()),
-        ([{}, {"identifier": "enwiki_2"}], [], {"enwiki"}),
-        ([{}, {"is_part_of": {"identifier": "frwiki"}}], [], {"enwiki", "frwiki"}),
+        ([{}, {"is_part_of": {"identifier": "frwiki"}}], ["own"], {"enwiki", "frwiki"}),
         ([{"is_part_of": {"identifier": "frwiki"}}], [], {"enwiki", "frwiki"}),
         ([{}, {"version": "7"}], ["own"], {"enwiki"}),
     ],

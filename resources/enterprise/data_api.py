@@ -24,7 +24,7 @@ from resources.enterprise.account.authenticator import Authenticator
 from resources.enterprise.download.archived import Sidecar
 from resources.enterprise.download.object_reader import Source
 from resources.enterprise.endpoints import Service, is_web_address
-from resources.enterprise.http.answers import Answer, BrokenAnswer
+from resources.enterprise.http.answers import Answer
 from resources.enterprise.http.transport import Transport
 from resources.enterprise.http.workarounds import guarded
 from resources.enterprise.listing import Listing, list_of, sorted_out
@@ -93,13 +93,12 @@ class DataApi:
     ) -> None:
         self._service = service
         self._transport = transport
-        self._retry = transport.retry
         self._pace = Pace(transport.retry.requests_per_second)
         #: Time of the last positive quota balance, by product.
         self._left_at: dict[str, float] = {}
         self.limits = transport.limits
         self.redactor = transport.redactor
-        self._auth = auth
+        self._account = None if service.anonymous else auth
         self._clock = clock
 
     def listing(
@@ -157,38 +156,37 @@ class DataApi:
         kind: Kind = Kind.RECORD,
         plain: str = "GET",
     ) -> tuple[_T, int]:
-        """Send a request and parse the response. Rate-limited requests and broken responses are retried.
+        """Send a request and parse the response (see `Transport.ask`).
 
         `doing` is the purpose, worded to follow "Could not" in a message. `longest` is the maximum response size in
         bytes. `quota` is the `get-user` counter that the request uses. `plain` is the HTTP method for requests without
         a query. Returns the result of `understand`, and the number of requests sent.
         """
         method, url, body = self._written(path, query, kind, plain)
-        count = attempt = 0
-        while True:
-            asked: float | None = None
+        product = quota or UNCOUNTED
+        began = 0.0
+
+        def wait_for_turn() -> None:
+            nonlocal began
             began = self._pace.turn()
-            try:
-                answer = self._transport.send(
-                    method, url, doing=doing, auth=self._auth.bearer, body=body, longest=longest
-                )
-                count += answer.request_count
-                asked = answer.retry_after
-                if answer.status >= 400:
-                    if answer.status == 429:
-                        self._pace.refused(began)
-                    self._refuse(answer, doing, quota or UNCOUNTED, last=attempt == self._retry.retries)
-                self._pace.admitted()
-                return understand(answer), count
-            except (errors.RateLimited, BrokenAnswer) as error:
-                attempt += 1
-                if attempt > self._retry.retries:
-                    if isinstance(error, BrokenAnswer):  # all attempts have been made, so callers need not retry
-                        raise errors.ServiceUnavailable(error.message, status=error.status) from None
-                    raise
-                wait = self._retry.wait(attempt, asked)
-                _log.info("%s Retrying in %.1f s (attempt %d of %d).", error, wait, attempt, self._retry.retries)
-            time.sleep(wait)
+
+        def read(answer: Answer) -> _T:
+            if answer.status == 429:
+                self._pace.refused(began)
+                if time.monotonic() - self._left_at.get(product, -_BELIEVED) >= _BELIEVED:
+                    self._check_quota(doing, product)
+            if answer.status >= 400:
+                raise self._transport.error(answer, doing)
+            self._pace.admitted()
+            return understand(answer)
+
+        try:
+            return self._transport.ask(
+                method, url, read, doing=doing, account=self._account, body=body, longest=longest, before=wait_for_turn
+            )
+        except errors.RateLimited:
+            self._check_quota(doing, product)
+            raise
 
     def _written(
         self, path: str, query: Query | None, kind: Kind, plain: str
@@ -224,28 +222,23 @@ class DataApi:
             "correct, the service's API has changed."
         )
 
-    def _refuse(self, answer: Answer, doing: str, product: str, *, last: bool) -> None:
-        """Raise the error for a refusal. For a 429, the account's counters show whether the quota is exhausted.
-
-        Simultaneous refusals trigger only one account query. The client queries the account again before giving up.
-        """
-        now = time.monotonic()
-        known = now - self._left_at.get(product, -_BELIEVED) < _BELIEVED
-        if answer.status == 429 and (last or not known) and not self._service.anonymous:
-            try:
-                quota = self._auth.user().quotas.get(product)
-            except errors.EnterpriseError as error:
-                _log.info("Could not determine whether a quota is exhausted: %s", error)
-                quota = None
-            if quota is not None and quota.exhausted:
-                raise errors.QuotaExceeded(
-                    f"Could not {doing}: the account has used {quota.used} of its {quota.limit} {product} units. "
-                    "Earlier downloads are kept. Wait until the vendor resets the counters (monthly), or request more "
-                    "units.",
-                    status=429,
-                )
-            self._left_at[product] = now
-        raise self._transport.error(answer, doing)
+    def _check_quota(self, doing: str, product: str) -> None:
+        """Raise QuotaExceeded if the account's counters show that the quota, and not a rate limit, caused a 429."""
+        if self._account is None:
+            return
+        try:
+            quota = self._account.user().quotas.get(product)
+        except errors.EnterpriseError as error:
+            _log.info("Could not determine whether a quota is exhausted: %s", error)
+            quota = None
+        if quota is not None and quota.exhausted:
+            raise errors.QuotaExceeded(
+                f"Could not {doing}: the account has used {quota.used} of its {quota.limit} {product} units. "
+                "Earlier downloads are kept. Wait until the vendor resets the counters (monthly), or request more "
+                "units.",
+                status=429,
+            )
+        self._left_at[product] = time.monotonic()
 
 
 @guarded

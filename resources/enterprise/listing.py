@@ -43,9 +43,7 @@ class OddRecord:
         return project in self.projects and namespace in self.namespaces
 
     def may_be_of(self, project: str, namespace: int) -> bool:
-        return (not self.projects or project in self.projects) and (
-            not self.namespaces or namespace in self.namespaces
-        )
+        return (not self.projects or project in self.projects) and (not self.namespaces or namespace in self.namespaces)
 
     def __str__(self) -> str:
         return f"{self.name}: {self.problem}"

@@ -16,7 +16,16 @@ from functools import cache
 from typing import Annotated, Any, Final, Self
 
 import pyarrow as pa
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict, create_model, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Strict,
+    create_model,
+    model_validator,
+)
 
 from resources.datasets import Dataset
 from resources.formatting import legible

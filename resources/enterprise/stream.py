@@ -148,7 +148,7 @@ class Stream:
     ) -> None:
         if query is not None:
             query.check(Kind.STREAM)
-        self._transport, self._auth = transport, auth
+        self._transport, self._account = transport, None if service.anonymous else auth
         self._url, self._query = service.realtime_url + path, {} if query is None else query.body()
         if self._query.get("fields") and "event.*" not in self._query["fields"]:
             # the field `event` contains the record's position
@@ -270,7 +270,7 @@ class Stream:
             self._url,
             self.positions.body(parts, self.now, by_moment=by_moment) | self._query,
             doing=self._doing,
-            auth=self._auth.bearer,
+            account=self._account,
             deadline=deadline,
         )
 

@@ -14,13 +14,14 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from resources.enterprise import errors
 from resources.enterprise.errors import UnexpectedAnswer
 from resources.enterprise.http.answers import Answer, read_body
 from resources.enterprise.http.bounds import Deadline
-from resources.enterprise.http.transport import Auth, Transport
+from resources.enterprise.http.transport import Account, Transport
 from resources.enterprise.http.workarounds import LIBRARY_ERRORS
 
 #: Multiple of the maximum record length above which a line is treated as endless.
@@ -152,13 +153,18 @@ _PIECE_BYTES: Final = 1 << 18
 
 
 def listen(
-    transport: Transport, url: str, body: Mapping[str, Any], *, doing: str, auth: Auth, deadline: Deadline
+    transport: Transport, url: str, body: Mapping[str, Any], *, doing: str, account: Account | None, deadline: Deadline
 ) -> Iterator[bytes]:
     """Open a stream and yield its bytes. The status and the headers arrive only with the first event.
 
     Raises BrokenAnswer if the connection breaks off, or EnterpriseError if the service refuses the request.
     """
-    response = transport.open(url, {"Accept": NDJSON}, doing=doing, deadline=deadline, body=body, auth=auth)
+    begin = partial(transport.open, url, {"Accept": NDJSON}, doing=doing, deadline=deadline, body=body)
+    token = None if account is None else account.access_token()
+    response = begin(token=token)
+    if response.status_code == 401 and account is not None and token is not None:
+        response.close()
+        response = begin(token=account.renew(token))
     transport.clock.heard(response.headers)
     try:
         if response.status_code != 200 or "html" in response.headers.get("Content-Type", "").lower():

@@ -149,17 +149,18 @@ def run(function: Callable[..., Any], arguments: tuple[Any, ...], probe: str) ->
     Errors are returned as values, so they arrive intact and Dask does not log them.
     """
     try:
-        if _folder is None or not _contains(_folder, probe):
-            raise FolderNotSharedError(f"the worker on {socket.gethostname()} does not find the run in {_folder}.")
+        _check_folder(probe)
         return Outcome(None, result=function(*arguments))
     except Exception as error:  # noqa: BLE001  the caller decides about each error
         return Outcome(None, error=portable(error))
 
 
-def _contains(folder: Path, name: str) -> bool:
-    with contextlib.suppress(OSError):
-        next(folder.iterdir(), None)  # makes a network file system refresh its view of the folder
-    return (folder / name).exists()
+def _check_folder(probe: str) -> None:
+    if _folder is not None:
+        with contextlib.suppress(OSError):
+            next(_folder.iterdir(), None)  # makes a network file system refresh its view of the folder
+    if _folder is None or not (_folder / probe).exists():
+        raise FolderNotSharedError(f"the worker on {socket.gethostname()} does not find the run in {_folder}.")
 
 
 def portable(error: Exception) -> Exception:

@@ -11,10 +11,6 @@ import logging
 import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any
-
-import requests
-from requests.auth import AuthBase
 
 from resources.enterprise import errors
 from resources.enterprise.account.operations import (
@@ -24,15 +20,12 @@ from resources.enterprise.account.operations import (
     Grant,
     NewPasswordRefused,
     RefreshRefused,
-    signed,
     weakness,
 )
 from resources.enterprise.account.token_store import REFRESH_USES, Tokens, TokenStatus, TokenStore
-from resources.enterprise.endpoints import Service, origin
-from resources.enterprise.http.answers import read_body
-from resources.enterprise.http.bounds import restart
+from resources.enterprise.endpoints import Service
 from resources.enterprise.http.transport import Transport
-from resources.enterprise.http.workarounds import guarded, send_again
+from resources.enterprise.http.workarounds import guarded
 from resources.enterprise.models import Quota, User
 
 _log = logging.getLogger(__name__)
@@ -60,7 +53,6 @@ class Authenticator:
         self._paused_until: datetime | None = None
         self._is_unknown_logged = False
         self._mutex = threading.Lock()  # threads wait on this lock instead of polling the lock file
-        self.bearer = Bearer(self, service, transport.limits.refusal_bytes)
 
     def access_token(self) -> str:
         """Return a valid token for the next request, from memory, the store, a refresh or a login.
@@ -311,35 +303,3 @@ class Authenticator:
                 "`wme auth login` and enter the password."
             )
         return password
-
-
-class Bearer(AuthBase):
-    """Adds the token to requests to the service's own hosts. After a 401, repeats the request once with a new token."""
-
-    def __init__(self, authenticator: Authenticator, service: Service, refusal_bytes: int) -> None:
-        self._authenticator = authenticator
-        self._refusal_bytes = refusal_bytes
-        self._origins = service.origins
-        self._anonymous = service.anonymous
-
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        if self._anonymous:
-            return request
-        if origin(request.url or "") not in self._origins:
-            raise errors.InvalidRequest(
-                "A request with a token would have gone to a host that does not belong to the service. Nothing was "
-                "sent. Check the configured service addresses."
-            )
-        signed(request, self._authenticator.access_token())
-        restart()
-        request.hooks["response"].append(self._answered)
-        return request
-
-    def _answered(self, response: requests.Response, **options: Any) -> requests.Response:
-        if response.status_code != 401:
-            return response
-        read_body(response, self._refusal_bytes)  # return the connection to the pool
-        refused = (response.request.headers.get("Authorization") or "").removeprefix("Bearer ")
-        request = signed(response.request.copy(), self._authenticator.renew(refused))
-        restart()
-        return send_again(response, request, **options)  # hooks do not run again, so a second 401 is not retried

@@ -5,13 +5,12 @@ Source: the service's reference for authentication (`/v1/login` to `/v1/new-pass
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, Field, TypeAdapter
-from requests import PreparedRequest
 
 from resources.enterprise import endpoints, errors
 from resources.enterprise.account.token_store import LONGEST_TOKEN, REFRESH_LIFE, Token
@@ -74,11 +73,6 @@ _LOGIN = TypeAdapter(_Login)
 _USER = TypeAdapter(User)
 
 
-def signed(request: PreparedRequest, token: str) -> PreparedRequest:
-    request.headers["Authorization"] = f"Bearer {token}"
-    return request
-
-
 class AuthService:
     """Client for the authentication host, with a method for each operation. Refusals raise an EnterpriseError."""
 
@@ -93,9 +87,13 @@ class AuthService:
         """
         doing = f"log in as {username}"
         self._transport.redactor.learn(password)
-        answer = self._post(endpoints.LOGIN, {"username": username, "password": password})
-        self._check(answer, doing, refused="Check WME_USERNAME and WME_PASSWORD, or run `wme auth forgot-password`.")
-        found = self._transport.parse(answer, _LOGIN, doing)
+        found = self._post(
+            endpoints.LOGIN,
+            {"username": username, "password": password},
+            doing,
+            _LOGIN,
+            refused="Check WME_USERNAME and WME_PASSWORD, or run `wme auth forgot-password`.",
+        )
         if found.access_token is not None and found.refresh_token is not None:
             return self._learned(Grant.model_validate(found, from_attributes=True))
         if found.challenge_name is not None:
@@ -112,37 +110,42 @@ class AuthService:
         For this endpoint, a 429 means that the refresh token is used up.
         """
         doing = f"refresh the token of {username}"
-        answer = self._post(endpoints.TOKEN_REFRESH, {"username": username, "refresh_token": refresh_token})
-        if answer.status in {401, 403, 429}:
-            why = "was used 90 times" if answer.status == 429 else "has expired or was revoked"
-            raise RefreshRefused(
-                f"Could not {doing}: the refresh token {why}. Nothing was changed. Log in again with `wme auth login`.",
-                status=answer.status,
-            )
-        self._check(answer, doing)
-        return self._learned(self._transport.parse(answer, _GRANT, doing))
+
+        def check(answer: Answer) -> None:
+            if answer.status in {401, 403, 429}:
+                why = "was used 90 times" if answer.status == 429 else "has expired or was revoked"
+                raise RefreshRefused(
+                    f"Could not {doing}: the refresh token {why}. Nothing was changed. Log in again with `wme auth "
+                    "login`.",
+                    status=answer.status,
+                )
+
+        fields = {"username": username, "refresh_token": refresh_token}
+        return self._learned(self._post(endpoints.TOKEN_REFRESH, fields, doing, _GRANT, check=check))
 
     def token_revoke(self, refresh_token: str) -> bool:
         """Revoke a refresh token and its access tokens (`POST /v1/token-revoke`). Return False for an invalid token."""
-        answer = self._post(endpoints.TOKEN_REVOKE, {"refresh_token": refresh_token})
-        if answer.status == 401:
+        try:
+            self._post(endpoints.TOKEN_REVOKE, {"refresh_token": refresh_token}, "revoke the refresh token")
+        except errors.AuthenticationError:
             return False
-        self._check(answer, "revoke the refresh token")
         return True
 
     def forgot_password(self, username: str) -> None:
         """Request a confirmation code, which is sent to the account's email address (`POST /v1/forgot-password`)."""
-        answer = self._post(endpoints.FORGOT_PASSWORD, {"username": username})
-        self._check(answer, f"request a code for {username}", refused="Check the spelling of the user name.")
+        self._post(
+            endpoints.FORGOT_PASSWORD,
+            {"username": username},
+            f"request a code for {username}",
+            refused="Check the spelling of the user name.",
+        )
 
     def forgot_password_confirm(self, username: str, code: str, password: str) -> None:
         """Set a new password with the code (`POST /v1/forgot-password-confirm`). Refusals raise AuthenticationError."""
         self._transport.redactor.learn(password, code)
-        answer = self._post(
-            endpoints.FORGOT_PASSWORD_CONFIRM, {"username": username, "password": password, "confirmation_code": code}
-        )
-        self._check(
-            answer,
+        self._post(
+            endpoints.FORGOT_PASSWORD_CONFIRM,
+            {"username": username, "password": password, "confirmation_code": code},
             f"set the password of {username}",
             refused=f"Check the code, or request a new code with `wme auth forgot-password`. {rules(password)}",
         )
@@ -153,25 +156,27 @@ class AuthService:
         Raises AuthenticationError if the previous password is wrong or the new password breaks the rules.
         """
         self._transport.redactor.learn(previous, proposed)
-        answer = self._post(
+        # the service returns the same message for a wrong password and for a weak password
+        self._post(
             endpoints.CHANGE_PASSWORD,
             {"access_token": access_token, "previous_password": previous, "proposed_password": proposed},
-            access_token,
+            "change the password",
+            token=access_token,
+            refused=rules(proposed) if weakness(proposed) else f"Check the previous password. {_RULES}",
         )
-        # the service returns the same message for a wrong password and for a weak password
-        refused = rules(proposed) if weakness(proposed) else f"Check the previous password. {_RULES}"
-        self._check(answer, "change the password", refused=refused)
 
     def new_password_required(self, username: str, session: str, password: str) -> Grant:
         """Answer the challenge and return tokens (`POST /v1/new-password-required`), or raise NewPasswordRefused."""
         doing = f"set the new password of {username}"
         self._transport.redactor.learn(password, session)
-        answer = self._post(
-            endpoints.NEW_PASSWORD_REQUIRED, {"username": username, "session": session, "new_password": password}
+        found = self._post(
+            endpoints.NEW_PASSWORD_REQUIRED,
+            {"username": username, "session": session, "new_password": password},
+            doing,
+            _GRANT,
+            refused=f"{rules(password)} Run `wme auth new-password` again.",
+            kind=NewPasswordRefused,
         )
-        refused = f"{rules(password)} Run `wme auth new-password` again."
-        self._check(answer, doing, refused=refused, kind=NewPasswordRefused)
-        found = self._transport.parse(answer, _GRANT, doing)
         if found.refresh_token is None:
             raise errors.UnexpectedAnswer(
                 f"Could not {doing}: the response contains no refresh token. The password might have been set: try "
@@ -181,26 +186,42 @@ class AuthService:
 
     def get_user(self, access_token: str) -> User:
         """Read groups and counters (`POST /v1/get-user`, undocumented). The body and the header contain the token."""
-        doing = "read the account's quotas"
-        answer = self._post(endpoints.GET_USER, {"access_token": access_token}, access_token)
-        self._check(answer, doing)
-        return self._transport.parse(answer, _USER, doing)
+        fields = {"access_token": access_token}
+        found = self._post(endpoints.GET_USER, fields, "read the account's quotas", _USER, token=access_token)
+        return cast("User", found)
 
     def _learned(self, grant: Grant) -> Grant:
         self._transport.redactor.learn(grant.access_token, grant.refresh_token)
         return grant
 
-    def _post(self, path: str, body: dict[str, Any], token: str | None = None) -> Answer:
-        auth = None if token is None else partial(signed, token=token)
-        doing = f"reach the authentication service ({path})"
-        return self._transport.send("POST", self._url + path, doing=doing, auth=auth, body=body)
+    def _post(
+        self,
+        path: str,
+        body: dict[str, Any],
+        doing: str,
+        form: TypeAdapter[Any] | None = None,
+        *,
+        token: str | None = None,
+        refused: str | None = None,
+        kind: type[errors.AuthenticationError] = errors.AuthenticationError,
+        check: Callable[[Answer], None] = lambda _answer: None,
+    ) -> Any:
+        """Send a request and parse the response, if it has a form. See `_check` for `refused` and `kind`."""
+
+        def read(answer: Answer) -> Any:
+            check(answer)
+            self._check(answer, doing, refused, kind)
+            return None if form is None else self._transport.parse(answer, form, doing)
+
+        reaching = f"reach the authentication service ({path})"
+        return self._transport.ask("POST", self._url + path, read, doing=reaching, body=body, token=token)[0]
 
     def _check(
         self,
         answer: Answer,
         doing: str,
-        refused: str | None = None,
-        kind: type[errors.AuthenticationError] = errors.AuthenticationError,
+        refused: str | None,
+        kind: type[errors.AuthenticationError],
     ) -> None:
         """Raise the error for an unsuccessful response.
 

@@ -21,7 +21,7 @@ import urllib3
 
 from resources.enterprise import errors
 from resources.enterprise.download.archived import ObjectState, Segment
-from resources.enterprise.http.answers import BrokenAnswer, NoConnection, etag_in, number_in
+from resources.enterprise.http.answers import BrokenAnswer, etag_in, number_in
 from resources.enterprise.http.bounds import Deadline, TooSlowError
 from resources.enterprise.http.transport import Transport
 from resources.enterprise.http.workarounds import stems_from
@@ -305,12 +305,12 @@ class ObjectReader:
         return f"{self._known.done} downloaded bytes are kept. {self.advice}"
 
     def _broke_off(self, last: BrokenAnswer | None = None) -> NoReturn:
-        kind = errors.UnreachableError if isinstance(last, NoConnection) else errors.ServiceUnavailable
         because = f" Last error: {last.message.split('. ')[0]}." if last else ""
-        raise kind(
+        message = (
             f"Could not {self._doing}: the connection to the object store failed {self._retry.retries + 1} times in "
             f"a row. {self._left()}{because}"
-        ) from None
+        )
+        raise (errors.ServiceUnavailable(message) if last is None else last.final(message)) from None
 
 
 def content_range(response: requests.Response) -> tuple[int, int, int]:

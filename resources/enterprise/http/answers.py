@@ -17,7 +17,6 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 
 import requests
-from urllib3.util.retry import Retry
 
 from resources.enterprise import errors
 from resources.formatting import counted
@@ -30,11 +29,16 @@ _ETAG = re.compile(r'(W/)?"[\x21\x23-\x7e]{1,1000}"\Z')
 
 
 class BrokenAnswer(errors.ServiceUnavailable):
-    """The response is truncated, empty or an HTML page. An immediate retry may succeed."""
+    """The response is truncated, empty or an HTML page, or its status is temporary. An immediate retry may succeed."""
+
+    def final(self, message: str | None = None) -> errors.ServiceUnavailable:
+        """Return the error for callers after all retries have failed."""
+        kind = errors.UnreachableError if isinstance(self, NoConnection) else errors.ServiceUnavailable
+        return kind(message or self.message, status=self.status)
 
 
 class NoConnection(BrokenAnswer):
-    """A connection attempt to the object store failed."""
+    """A connection attempt failed."""
 
 
 class TooLongError(Exception):
@@ -101,13 +105,6 @@ def read_body(response: requests.Response, longest: int) -> bytes:
     finally:
         response.close()  # has no effect after a complete body, because the connection is already in the pool
     return bytes(body)
-
-
-def requests_of(response: requests.Response) -> int:
-    """Count the requests behind a response, including urllib3's retries and a first request with a refused token."""
-    retries = getattr(response.raw, "retries", None)
-    repeated = len(retries.history) if isinstance(retries, Retry) else 0
-    return 1 + repeated + sum(requests_of(before) for before in response.history)
 
 
 def number_in(headers: Mapping[str, str], name: str) -> int | None:

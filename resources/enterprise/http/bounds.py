@@ -1,14 +1,13 @@
 """Limits for all requests: response size and duration, retries, and the networks to which a redirect may lead.
 
-A redirect must not lead into the operator's network. A host is resolved before a request is sent. The address of each
-new connection is checked again, because the host's DNS record may have changed.
+A redirect must not lead into the operator's network. The address of each new connection is therefore checked before
+anything is sent.
 """
 
 from __future__ import annotations
 
 import contextlib
 import random
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,9 +15,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import Final
-from urllib.parse import urlsplit
-
-from requests.utils import get_environ_proxies, select_proxy
 
 
 @dataclass(frozen=True)
@@ -68,7 +64,7 @@ class RetryPolicy:
 
     Attributes:
         retries: Maximum number of retries for each cause.
-        first_wait: Seconds before the second retry. The wait doubles with each further retry.
+        first_wait: Maximum time in seconds before the first retry. The maximum doubles with each further retry.
         longest_wait: Maximum duration of a single wait in seconds, even if `Retry-After` requests more.
         connect_timeout: Maximum time in seconds for opening a connection.
         read_timeout: Maximum time in seconds without receiving data.
@@ -93,10 +89,6 @@ class RetryPolicy:
         longest = min(self.first_wait * 2 ** (attempt - 1), self.longest_wait)
         return random.uniform(longest / 2, longest)
 
-    @property
-    def timeouts(self) -> tuple[float, float]:
-        return self.connect_timeout, self.read_timeout
-
 
 class TooSlowError(TimeoutError):
     """The response was not complete in time."""
@@ -105,7 +97,7 @@ class TooSlowError(TimeoutError):
 class Deadline:
     """An adjustable time limit for receiving data, which another thread can cancel.
 
-    `meet` receives the address of every host to which a connection is opened, before a request is sent. If `meet`
+    `meet` receives the address of every host to which a connection is opened, before anything is sent. If `meet`
     raises an exception, the connection is closed.
     """
 
@@ -158,12 +150,6 @@ def until(deadline: Deadline) -> Iterator[None]:
         current_deadline.reset(token)
 
 
-def restart() -> None:
-    """Restart the current response's time limit, for example after waiting for another response or for a lock."""
-    if (deadline := current_deadline.get()) is not None:
-        deadline.restart()
-
-
 #: NAT64 prefix, whose addresses contain an IPv4 address in the last 32 bits (RFC 6052).
 _NAT64: Final = IPv6Network("64:ff9b::/96")
 PUBLIC: Final = "public"
@@ -180,19 +166,3 @@ def network_of(address: str) -> str:
         return "link-local"
     is_inner = found.is_multicast or (isinstance(found, IPv6Address) and found.is_site_local)
     return PUBLIC if found.is_global and not is_inner else "private"
-
-
-def addresses_of(url: str) -> frozenset[str]:
-    """Resolve a URL's host to its IP addresses. The result is empty if the name is unknown or resolved by a proxy."""
-    parts = urlsplit(url)
-    by_proxy = select_proxy(url, get_environ_proxies(url))
-    try:
-        found = socket.getaddrinfo(
-            parts.hostname,
-            parts.port,
-            type=socket.SOCK_STREAM,
-            flags=socket.AI_NUMERICHOST if by_proxy else 0,
-        )
-    except (OSError, UnicodeError):  # the connection itself will report the error
-        return frozenset()
-    return frozenset(str(place[0]) for *_, place in found)

@@ -1,7 +1,7 @@
 """HTTP transport: one session with a User-Agent, timeouts, retries, and a mapping from failures to client errors.
 
-urllib3 retries only failed connections and 5xx responses. The callers of this module handle broken bodies, rate limits
-and refused tokens.
+Requests to the service are repeated here after failed connections, broken responses, temporary refusals and a refused
+token. urllib3 retries nothing.
 
 Source: the service's error body `{"status", "message"}` and its status codes.
 """
@@ -9,10 +9,11 @@ Source: the service's error body `{"status", "message"}` and its status codes.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import metadata
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import requests
@@ -21,7 +22,7 @@ from urllib3.exceptions import ConnectTimeoutError, DecodeError, NewConnectionEr
 from urllib3.util.retry import Retry
 
 from resources.enterprise import errors
-from resources.enterprise.endpoints import Service
+from resources.enterprise.endpoints import Service, origin
 from resources.enterprise.errors import Redactor
 from resources.enterprise.http.answers import (
     Answer,
@@ -30,7 +31,6 @@ from resources.enterprise.http.answers import (
     ServiceClock,
     TooLongError,
     read_body,
-    requests_of,
 )
 from resources.enterprise.http.bounds import (
     PUBLIC,
@@ -38,14 +38,12 @@ from resources.enterprise.http.bounds import (
     Limits,
     RetryPolicy,
     TooSlowError,
-    addresses_of,
     network_of,
     until,
 )
 from resources.enterprise.http.workarounds import (
     LIBRARY_ERRORS,
     Adapter,
-    BoundedRetry,
     Session,
     hide_queries_in_http_log,
     no_auth,
@@ -57,15 +55,21 @@ from resources.formatting import legible
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
-#: Function that adds the token to a request.
-Auth = Callable[[requests.PreparedRequest], requests.PreparedRequest]
 
 _DISTRIBUTION = "enterprise-content-mirror"
+#: Statuses of temporary failures.
 _RETRIED: Final = frozenset({500, 502, 503, 504})
-#: Maximum number of retries after a read timeout. Each retry can take a full read timeout.
-_READ_RETRIES = 2
 #: Maximum length of quoted service messages.
 _LONGEST_SAID = 300
+
+
+class Account(Protocol):
+    """Provides the token for a request."""
+
+    def access_token(self) -> str: ...
+
+    def renew(self, refused: str) -> str:
+        """Return a token that differs from a token that the service has refused."""
 
 
 class Transport:
@@ -79,61 +83,77 @@ class Transport:
         self.redactor = redactor
         self.clock = clock
         self._anonymous = service.anonymous
+        self._origins = service.origins
         #: Networks of the service's own hosts, to which redirects may lead as well. New connections can add networks.
         self._networks = {PUBLIC}
-        to_service = BoundedRetry(
-            total=retry.retries,
-            read=min(retry.retries, _READ_RETRIES),
-            status_forcelist=_RETRIED,
-            allowed_methods=None,  # all methods, because the service's POST requests can be repeated safely
-            backoff_factor=retry.first_wait,
-            backoff_max=retry.longest_wait,
-            backoff_jitter=retry.first_wait / 2,
-            raise_on_status=False,
-        )
-        self._service = _session(service.contact, to_service)
-        self._store = _session(service.contact, Retry(total=0, redirect=False, raise_on_status=False))
+        self._session = Session()
+        self._session.headers["User-Agent"] = user_agent(service.contact)
+        adapter = Adapter(max_retries=Retry(total=0, redirect=False, raise_on_status=False), pool_maxsize=32)
+        self._session.mount("https://", adapter)
+        self._session.mount("http://", adapter)
         hide_queries_in_http_log()
 
     def close(self) -> None:
         """Close all connections. Later requests open new connections."""
-        self._service.close()
-        self._store.close()
+        self._session.close()
 
-    def send(
+    def ask(
         self,
         method: str,
         url: str,
+        understand: Callable[[Answer], _T],
         *,
         doing: str,
-        auth: Auth | None = None,
+        account: Account | None = None,
+        token: str | None = None,
         body: Any = None,
         longest: int | None = None,
-    ) -> Answer:
-        """Send a request to the service and return the response, regardless of its status. Redirects are not followed.
+        before: Callable[[], object] = lambda: None,
+    ) -> tuple[_T, int]:
+        """Send a request to the service, and return the result of `understand` and the number of requests sent.
 
-        `doing` is the purpose, worded to follow "Could not" in a message. `auth` adds the token. By default, no token
-        is sent. `body` is sent as JSON. `longest` is the maximum response size in bytes (default: a record's maximum).
-        A response that breaks off raises BrokenAnswer, and is not retried.
+        All requests can be repeated safely. A request is repeated after a failed connection, a broken or temporary
+        refusal (RateLimited or BrokenAnswer from `understand`), and once after the account's token was refused (401).
+        `doing` is the purpose, worded to follow "Could not" in a message. `body` is sent as JSON. `longest` is the
+        maximum response size in bytes (default: a record's maximum). `before` is called before each request.
         """
+        renew = None
+        if account is not None:
+            token, renew = account.access_token(), account.renew
+        count = failures = 0
+        while True:
+            asked: float | None = None
+            before()
+            count += 1
+            try:
+                answer = self._answer(method, url, count, doing, token, body, longest or self.limits.record_bytes)
+                if answer.status == 401 and renew is not None and token is not None:
+                    token, renew = renew(token), None
+                    continue
+                asked = answer.retry_after
+                return understand(answer), count
+            except (errors.RateLimited, BrokenAnswer) as error:
+                failures += 1
+                if failures > self.retry.retries:
+                    if isinstance(error, BrokenAnswer):
+                        raise error.final() from None
+                    raise
+                wait = self.retry.wait(failures, asked)
+                if failures == 1:
+                    what = error.message.partition(". ")[0]
+                    _log.info("%s. Retrying up to %d times.", what, self.retry.retries)
+            time.sleep(wait)
+
+    def _answer(
+        self, method: str, url: str, count: int, doing: str, token: str | None, body: Any, longest: int
+    ) -> Answer:
+        deadline = Deadline(self.limits.answer_seconds)
+        deadline.meet = self._is_at
+        headers = {"Accept": "application/json", "Accept-Encoding": "gzip"}
         try:
-            deadline = Deadline(self.limits.answer_seconds)
-            deadline.meet = self._is_at
-            with until(deadline):
-                response = self._service.request(
-                    method,
-                    url,
-                    json=body,
-                    auth=auth or no_auth,
-                    headers={"Accept": "application/json", "Accept-Encoding": "gzip"},
-                    allow_redirects=False,
-                    stream=True,
-                    timeout=self.retry.timeouts,
-                )
-                limit = longest or self.limits.record_bytes
-                if response.status_code >= 300:
-                    limit = min(limit, self.limits.refusal_bytes)
-                content = read_body(response, limit)
+            response = self._send(method, url, headers, deadline, token, body, self.retry.read_timeout)
+            refused = response.status_code >= 300
+            content = read_body(response, min(longest, self.limits.refusal_bytes) if refused else longest)
         except TooLongError as error:
             failure: errors.EnterpriseError = errors.UnexpectedAnswer(
                 f"Could not {doing}: the response exceeds {error.limit:,} bytes, the limit for such responses. Nothing "
@@ -144,7 +164,7 @@ class Transport:
             failure = self._failure(error, url, doing)
         else:
             self.clock.heard(response.headers)
-            return Answer(response.status_code, content, response.headers, requests_of(response))
+            return Answer(response.status_code, content, response.headers, count)
         # Raised outside the handler, so that the library's exception, whose message contains the full URL, is not
         # attached.
         raise failure
@@ -152,42 +172,59 @@ class Transport:
     def open(
         self,
         url: str,
-        headers: Mapping[str, str],
+        headers: dict[str, str],
         *,
         doing: str,
         deadline: Deadline,
         body: Mapping[str, Any] | None = None,
-        auth: Auth | None = None,
+        token: str | None = None,
     ) -> requests.Response:
         """Open a stream, or a signed URL for the object store. The body is not read yet, and failures are not retried.
 
-        Without `auth`, no token is sent, and the URL is treated as a redirect target, which must be in the service's
-        own network or in the public network. A `body` is sent as JSON in a POST request without a read timeout. The
+        A stream has a `body`, which is sent as JSON in a POST request without a read timeout. Without a `body`, the URL
+        is treated as a redirect target, which must be in the service's own network or in the public network. The
         deadline also applies to the response body.
 
         Raises BrokenAnswer (for a failed connection, NoConnection), or UnexpectedAnswer for a forbidden network.
         """
-        connect, read = self.retry.timeouts
-        deadline.meet = self._is_at
-        if auth is None:
-            deadline.meet = partial(self._may_be_at, doing)
-            for address in addresses_of(url):
-                deadline.meet(address)
+        method, timeout = ("GET", self.retry.read_timeout) if body is None else ("POST", None)
+        deadline.meet = self._is_at if body is not None else partial(self._may_be_at, doing)
         try:
-            with until(deadline):
-                return self._store.request(
-                    "GET" if body is None else "POST",
-                    url,
-                    json=body,
-                    headers={"Accept-Encoding": "identity", "Accept": "*/*", **headers},
-                    auth=auth or no_auth,
-                    allow_redirects=False,
-                    stream=True,
-                    timeout=(connect, read if body is None else None),
-                )
+            headers = {"Accept-Encoding": "identity", "Accept": "*/*", **headers}
+            return self._send(method, url, headers, deadline, token, body, timeout)
         except LIBRARY_ERRORS as error:
             failure = self.broken(error, url, doing)
         raise failure
+
+    def _send(
+        self,
+        method: str,
+        url: str,
+        headers: dict[str, str],
+        deadline: Deadline,
+        token: str | None,
+        body: Any,
+        timeout: float | None,
+    ) -> requests.Response:
+        """Send a request without following redirects. The body of the response is not read yet."""
+        if token is not None:
+            if origin(url) not in self._origins:
+                raise errors.InvalidRequest(
+                    "A request with a token would have gone to a host that does not belong to the service. Nothing was "
+                    "sent. Check the configured service addresses."
+                )
+            headers = {**headers, "Authorization": f"Bearer {token}"}
+        with until(deadline):
+            return self._session.request(
+                method,
+                url,
+                json=body,
+                headers=headers,
+                auth=no_auth,
+                allow_redirects=False,
+                stream=True,
+                timeout=(self.retry.connect_timeout, timeout),
+            )
 
     def _is_at(self, address: str) -> None:
         self._networks.add(network_of(address))
@@ -202,7 +239,7 @@ class Transport:
 
     def broken(self, error: BaseException, url: str, doing: str) -> BrokenAnswer:
         found = self._failure(error, url, doing)
-        return (NoConnection if isinstance(found, errors.UnreachableError) else BrokenAnswer)(found.message)
+        return found if isinstance(found, BrokenAnswer) else BrokenAnswer(found.message)
 
     def error(self, answer: Answer, doing: str) -> errors.EnterpriseError:
         status, message = answer.status, self.said(answer)
@@ -211,7 +248,7 @@ class Transport:
         said = f" ({message})" if message else ""
         what = f"Could not {doing}: the service responded with status {status}{said}."
         if status >= 500:
-            return errors.ServiceUnavailable(
+            return (BrokenAnswer if status in _RETRIED else errors.ServiceUnavailable)(
                 f"{what} The error persisted after {self.retry.retries} retries. Earlier downloads are kept. Try "
                 "again later.",
                 status=status,
@@ -263,8 +300,7 @@ class Transport:
                 "addresses, and any proxy between this machine and the service.",
                 status=status,
             )
-        kind = BrokenAnswer if status < 300 else errors.ServiceUnavailable  # 5xx responses have already been retried
-        return kind(
+        return (BrokenAnswer if status < 300 or status in _RETRIED else errors.ServiceUnavailable)(
             f"{what} The page came from a load balancer or a captive portal. Earlier downloads are kept. Try "
             "again later.",
             status=status,
@@ -285,22 +321,13 @@ class Transport:
         if isinstance(error, ProtocolError | DecodeError):  # while the body was read
             return BrokenAnswer(f"{what} Earlier downloads are kept. Try again later.")
         if isinstance(error, requests.exceptions.SSLError):
-            return errors.UnreachableError(
+            return NoConnection(
                 f"{what} Nothing was sent. Check this machine's clock and, if there is a proxy, the installed "
                 "certificates."
             )
         unreachable = stems_from(error, NewConnectionError, ConnectTimeoutError)
-        kind = errors.UnreachableError if unreachable else errors.ServiceUnavailable
+        kind = NoConnection if unreachable else BrokenAnswer
         return kind(f"{what} Earlier downloads are kept. Check this machine's network, and try again.")
-
-
-def _session(contact: str | None, retry: Retry) -> requests.Session:
-    session = Session()
-    session.headers["User-Agent"] = user_agent(contact)
-    adapter = Adapter(max_retries=retry, pool_maxsize=32)
-    session.mount("https://", adapter)
-    session.mount("http://", adapter)
-    return session
 
 
 def user_agent(contact: str | None) -> str:

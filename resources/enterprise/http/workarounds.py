@@ -6,12 +6,10 @@
 |---|---|---|
 | `no_auth` | requests adds .netrc credentials to requests that have none | requests has an option to disable this |
 | `Session` | requests prepares redirected requests even if they are not followed | requests no longer does this |
-| `BoundedRetry` | urllib3 obeys a `Retry-After` of hours, and fails on an invalid date | urllib3 limits the wait |
 | `Adapter` and its helper classes | timeouts apply to each read, not to the complete response | urllib3 has deadlines |
 | `LIBRARY_ERRORS`, `causes`, `reason` | urllib3 errors and ValueErrors escape requests | errors share a base class |
 | `hide_queries_in_http_log` | urllib3 logs query strings, which are keys in signed URLs | urllib3 hides query strings |
 | `shut_down` | `SSLSocket.shutdown` discards TLS while another thread reads | Python no longer does this |
-| `send_again` | requests has no public method to repeat a request within a hook | requests has such a method |
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from http.cookiejar import DefaultCookiePolicy
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import requests
 import urllib3
@@ -33,9 +31,6 @@ from requests.adapters import HTTPAdapter
 from urllib3 import ProxyManager
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-from urllib3.exceptions import InvalidHeader
-from urllib3.response import BaseHTTPResponse
-from urllib3.util.retry import Retry
 
 from resources import files
 from resources.enterprise import errors
@@ -45,8 +40,6 @@ from resources.formatting import legible
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
-
-_log = logging.getLogger(__name__)
 
 
 def no_auth(request: requests.PreparedRequest) -> requests.PreparedRequest:
@@ -66,27 +59,6 @@ class Session(requests.Session):
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:  # noqa: ARG002  the library's signature
         return None
-
-
-class BoundedRetry(Retry):
-    """urllib3's retry policy with a maximum for `Retry-After`. Invalid `Retry-After` headers are ignored."""
-
-    #: Excludes 429, because the client decides whether to wait.
-    RETRY_AFTER_STATUS_CODES = frozenset({503})
-
-    def increment(self, *args: Any, **options: Any) -> Self:
-        following = super().increment(*args, **options)
-        error: Exception | None = options.get("error")
-        if error is not None and not self.history:  # one log message replaces the library's message for every attempt
-            _log.info("A request failed: %s. Retrying up to %s times.", reason(error), self.total)
-        return following
-
-    def get_retry_after(self, response: BaseHTTPResponse) -> float | None:
-        try:
-            asked = super().get_retry_after(response)
-        except (InvalidHeader, ValueError, OverflowError):  # a date in the year 99999, for example
-            return None
-        return None if asked is None else min(asked, float(self.backoff_max))
 
 
 class _Timed(io.RawIOBase):
@@ -128,21 +100,21 @@ class _Response(http.client.HTTPResponse):
 class _Connection(HTTPConnection):
     response_class = _Response
 
-    def connect(self) -> None:
-        super().connect()
+    def _new_conn(self) -> socket.socket:
+        connection = super()._new_conn()
         deadline = current_deadline.get()
         # with a proxy, the peer is the proxy, which chooses its own connections
-        if self.proxy is not None or deadline is None or deadline.meet is None:
-            return
-        try:
-            deadline.meet(str(self.sock.getpeername()[0]))
-        except BaseException:
-            self.close()
-            raise
+        if self.proxy is None and deadline is not None and deadline.meet is not None:
+            try:
+                deadline.meet(str(connection.getpeername()[0]))
+            except BaseException:
+                connection.close()
+                raise
+        return connection
 
 
 class _SecureConnection(_Connection, HTTPSConnection):
-    """A connection over TLS that calls `HTTPSConnection.connect` first."""
+    """A connection over TLS. The peer is checked before the handshake."""
 
 
 class _Pool(HTTPConnectionPool):
@@ -182,8 +154,6 @@ _LONGEST_LINE: Final = 1_000
 
 class _QueriesHidden(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
-        if str(record.msg).startswith("Retrying ("):
-            return False  # logged for every attempt, but the transport reports the failure once
         record.msg = legible(without_any_query(record.getMessage()), _LONGEST_LINE)
         record.args = ()
         record.exc_info = record.exc_text = None  # repeats the message with the URL
@@ -313,12 +283,3 @@ def shut_down(connection: socket.socket) -> None:
     """End a connection from another thread. The connection's reader then reaches the end of the stream."""
     with contextlib.suppress(OSError):
         socket.socket.shutdown(connection, socket.SHUT_RDWR)
-
-
-def send_again(response: requests.Response, request: requests.PreparedRequest, **options: Any) -> requests.Response:
-    """Resend a changed request over the response's connections. Hooks do not run for the new request."""
-    adapter: Any = response.connection
-    again: requests.Response = adapter.send(request, **options)
-    again.history.append(response)
-    again.request = request
-    return again

@@ -72,7 +72,6 @@ def download(client, fake, hour, content, tmp_path, location):
         "127.0.0.2.",
         "[::ffff:127.0.0.2]",
         "[::ffff:7f00:2]",
-        "[::1]",
         "metadata.example.org",
         "both.example.org",
     ],
@@ -85,14 +84,13 @@ def test_no_redirect_leads_inside(client, fake, inside, public, names, hour, con
     port = urlsplit(inside.url).port
     with pytest.raises(errors.EnterpriseError) as caught:
         download(client, fake, hour, content, tmp_path, f"{scheme}://{host}:{port}/latest/meta-data?X-Amz-Signature=1")
-    if scheme == "http" or host != "both.example.org":  # there TLS fails before anything is sent
-        assert type(caught.value) is errors.UnexpectedAnswer
-        assert "redirects to a loopback address" in caught.value.message
+    assert type(caught.value) is errors.UnexpectedAnswer
+    assert "redirects to a loopback address" in caught.value.message
     assert "Signature" not in caught.value.message
     assert inside.requests == []
     assert not any(tmp_path.glob("x*"))
     # asked for once: a redirect that leads inside costs no second unit of quota
-    assert scheme == "https" or len(fake.api.seen(PATH)) == 1
+    assert len(fake.api.seen(PATH)) == 1
 
 
 def test_where_the_service_is_its_files_may_be(client, fake, hour, content, tmp_path):
@@ -101,36 +99,12 @@ def test_where_the_service_is_its_files_may_be(client, fake, hour, content, tmp_
     assert client._transport._networks == {"public", "loopback"}
 
 
-def test_no_connection_is_opened_where_the_address_is_known_before(
-    client, fake, public, names, hour, content, tmp_path
-):
-    with socket.socket() as quiet:
-        quiet.bind(("127.0.0.2", 0))
-        quiet.listen()
-        quiet.settimeout(0)
-        with pytest.raises(errors.UnexpectedAnswer, match="loopback"):
-            download(client, fake, hour, content, tmp_path, f"http://127.0.0.2:{quiet.getsockname()[1]}/x")
-        with pytest.raises(BlockingIOError):
-            quiet.accept()
-
-
 def test_a_store_that_redirects_is_not_followed(client, fake, inside, public, hour, content, tmp_path):
     fake.script("/objects/*", *[Reply(302, b"", {"Location": f"{inside.url}/x"})] * 30)
     record = models.Batch.model_validate(fake.add(NAME, content))
     with pytest.raises(errors.ServiceUnavailable, match="responded with status 302"):
         client.hours.download(hour, record, tmp_path / "x.tar.gz")
     assert inside.requests == []
-
-
-def test_what_a_proxy_looks_up_is_its_own_matter(monkeypatch):
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    monkeypatch.setenv("no_proxy", "direct.localhost")
-    assert bounds.addresses_of("http://localhost/x") == frozenset()
-    assert bounds.addresses_of("http://0x7f000001/x") == {"127.0.0.1"}
-    monkeypatch.setattr(
-        socket, "getaddrinfo", lambda *_, **how: [(0, 0, 0, "", ("127.0.0.9", 0))] if not how["flags"] else []
-    )
-    assert bounds.addresses_of("http://direct.localhost/x") == {"127.0.0.9"}
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from resources.enterprise import RetryPolicy, Sidecar, errors, models
+from resources.enterprise import Sidecar, errors, models
 from resources.enterprise.download.object_reader import WORTH
 from tests.unit.enterprise.conftest import QUICK
 from tests.unit.enterprise.loopback import Reply, error_reply, html_reply
@@ -74,16 +74,6 @@ def test_what_does_not_heal_by_itself_is_asked_once(client, fake, status):
     with pytest.raises(errors.EnterpriseError):
         client.lists.reference("codes")
     assert len(fake.api.seen("/v2/codes")) == 1
-
-
-def test_a_silent_service_is_asked_three_times(make_client, fake):
-    """Each attempt costs a whole read timeout, so there are fewer than of those that fail at once."""
-    client = make_client(retry=RetryPolicy(retries=5, first_wait=0.001, longest_wait=0.002))
-    client.account.login()
-    fake.script("/v2/codes", *[Reply(drop=True)] * 9)
-    with pytest.raises(errors.ServiceUnavailable, match="closed without an answer"):
-        client.lists.reference("codes")
-    assert len(fake.api.seen("/v2/codes")) == 3
 
 
 # --- tokens ---------------------------------------------------------------------------------------------------------

@@ -17,12 +17,11 @@ import pytest
 import requests
 import urllib3
 from requests.adapters import HTTPAdapter
-from requests.auth import HTTPDigestAuth
 from urllib3.util.retry import Retry
 
 from resources.enterprise.http import workarounds
 from resources.enterprise.http.bounds import Deadline, until
-from resources.enterprise.http.workarounds import BoundedRetry, Session, causes, no_auth, reason
+from resources.enterprise.http.workarounds import Session, causes, no_auth, reason
 from tests.unit.enterprise.loopback import json_reply
 
 URL = "http://127.0.0.1:9/x"
@@ -72,20 +71,6 @@ def test_credentials_of_a_netrc_file_are_sent(tmp_path, monkeypatch):
         assert "Authorization" not in session.prepare_request(requests.Request("GET", URL, auth=no_auth)).headers
 
 
-@pytest.mark.parametrize("asked", ["9" * 5_000, "Fri, 31 Dec 99999 23:59:59 GMT", "soon"])
-def test_a_retry_after_that_is_none_is_an_error(asked):
-    answer = urllib3.HTTPResponse(headers={"Retry-After": asked}, status=503)
-    with pytest.raises((urllib3.exceptions.InvalidHeader, ValueError, OverflowError)):
-        Retry().get_retry_after(answer)
-    assert BoundedRetry(backoff_max=2).get_retry_after(answer) is None
-
-
-def test_a_retry_after_of_hours_is_obeyed_for_hours():
-    answer = urllib3.HTTPResponse(headers={"Retry-After": "7200"}, status=503)
-    assert Retry(backoff_max=2).get_retry_after(answer) == 7200
-    assert BoundedRetry(backoff_max=2).get_retry_after(answer) == 2
-
-
 def test_queries_stand_in_the_log(caplog, monkeypatch):
     monkeypatch.setattr(logging.getLogger("urllib3.connectionpool"), "filters", [])  # as if no client had been made
     with caplog.at_level(logging.DEBUG, "urllib3"), pytest.raises(urllib3.exceptions.MaxRetryError):
@@ -107,11 +92,6 @@ def test_errors_name_what_they_stem_from():
     assert reason(requests.exceptions.ConnectionError(tried)) == "the connection was refused"
     assert reason(urllib3.exceptions.ProtocolError("Connection broken", OSError(5, "I/O error"))).endswith("I/O error")
     assert not issubclass(urllib3.exceptions.HTTPError, requests.exceptions.RequestException)
-
-
-def test_a_request_is_repeated_as_requests_does_it_for_digests():
-    """`send_again` uses what requests' own authentication uses."""
-    assert "connection" in HTTPDigestAuth.handle_401.__code__.co_names
 
 
 def test_answers_are_read_from_a_file_that_can_be_replaced(fake):

@@ -163,7 +163,7 @@ def _cell(value: Any) -> Any:
     help="Write one page per group of tables to this folder instead of printing the dictionary.",
 )
 def dictionary(folder: Path | None) -> None:
-    """Print the data dictionary in Markdown, with every table, every column and its path in the service's record."""
+    """Print the data dictionary in Markdown: all tables, and all columns with their paths in the service's record."""
     from pipelines.report.dictionary import render, write
 
     if folder is None:

@@ -287,7 +287,7 @@ _SANDBOX = "the built-in sandbox (synthetic pages; to use an account, set WME_US
 
 
 class Writing(click.Command):
-    """Command that first prints its service and folder to standard error (with `only`, only if that option is set)."""
+    """Command that first prints its service and folder to standard error. With `only`, that option must be set."""
 
     def __init__(self, *arguments: Any, only: str | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)

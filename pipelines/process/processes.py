@@ -104,7 +104,7 @@ def end_killed(instance: dg.DagsterInstance, location: str | None = None, beginn
 
     Runs on other machines are not ended, because their locks are not visible. Dagster's monitor ends runs that do not
     start in time. Runs in the code location `location` hold locks if their job names begin with `beginning`. If such a
-    run started some time ago but has not recorded a process, the run is ended as well.
+    run started some time ago but has not recorded a process, this run is also ended.
     """
     home = Path(instance.root_directory)
     ended = []

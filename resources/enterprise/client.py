@@ -259,8 +259,8 @@ class Hours:
 
         If the file already exists in this version, it is not fetched again. A partial download (`.part`) is resumed. If
         the service has replaced the file since `batch` was read, the new version is downloaded. If the name of `target`
-        contains the first eight characters of the old version, the new version's characters replace them (`Download`).
-        `progress` is called by one thread at a time.
+        contains the first eight characters of the old version, the new version's characters replace them (see
+        `Download`). `progress` is called by one thread at a time.
 
         Raises:
             IntegrityError: Two attempts returned wrong bytes. No file was written.

@@ -300,7 +300,7 @@ class Continuity:
 
 
 def _is_near(partition: int, offset: int, at: int, offsets: Mapping[int, int], newest: Mapping[int, int]) -> bool:
-    """Return True if an offset plausibly follows its partition's last offset (or, in a new partition, the highest)."""
+    """Return True if an offset plausibly follows its partition's last offset."""
     if partition not in offsets and offsets:
         partition = max(offsets, key=offsets.__getitem__)
     if partition not in offsets:

@@ -277,7 +277,7 @@ class RecordReader:
 
 
 def _placed(batch: pa.RecordBatch, removed: pa.Array, other: pa.RecordBatch, before: pa.Array) -> pa.RecordBatch:
-    """Remove rows from a batch, and insert each row of `other` after the number of batch rows given in `before`."""
+    """Remove rows from a batch, and insert rows of `other`. `before` counts the batch rows that precede each row."""
     own, two = pa.arange(0, len(batch)), pa.scalar(2)
     order = pc.sort_indices(pa.concat_arrays([pc.add(pc.multiply(own, two), 1), pc.multiply(before, two)]))
     order = order.filter(pc.invert(pc.is_in(order, value_set=pc.cast(removed, order.type))))

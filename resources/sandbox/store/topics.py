@@ -1,7 +1,7 @@
 """Stream topics, which contain all messages in 50 partitions. Offsets are computed without replaying earlier hours.
 
-Source: the service's documentation of realtime streams. The hash of `/<project>/<title>` selects one of 50 partitions,
-messages are ordered only within a partition, and retention is 48 hours. An offset is the hour's first offset plus the
+Source: the service's documentation of realtime streams. The hash of `/<project>/<title>` selects one of 50 partitions.
+Messages are ordered only within a partition and retained for 48 hours. An offset is the hour's first offset plus the
 number of earlier messages in the same hour and partition. Offsets therefore increase within a partition and have gaps,
 as in compacted topics.
 """

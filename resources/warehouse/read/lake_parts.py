@@ -252,8 +252,8 @@ def lake_parts(
 ) -> list[LakePart]:
     """Return a dataset's parts: its retained snapshots, or its uncompacted hourly files and its compacted files.
 
-    `bases_only` selects the base versions of the current state. `checked` rejects paths outside the lake; callers that
-    use `ledger.faults` to filter out invalid names before opening any file pass False. Raises UnusableFileError if the
+    `bases_only` selects the base versions of the current state. `checked` rejects paths outside the lake. Callers pass
+    False if they filter out invalid names with `ledger.faults` before opening any file. Raises UnusableFileError if the
     ledger contains a path outside the lake.
     """
     root = lake_root.resolve()

@@ -282,7 +282,7 @@ def faults(
 
 
 def faulty_files(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> list[FaultyFile]:
-    """Return a ledger's faulty files with their loads, newest first, by the same check as publications (`faults`)."""
+    """Return a ledger's faulty files with their loads, newest first. Publications use the same check (`faults`)."""
     query = (
         "SELECT lake_path FROM loads WHERE compaction_id IS NULL AND row_count > 0 "
         "UNION SELECT lake_path FROM compacted_files"

@@ -26,6 +26,8 @@ from tests.e2e.striking import assert_whole_loads
 from tests.spoiling import spoil as spoil_hour
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import click
 
 #: So little that the rows of a month are sorted in pieces on the disk; much less makes many pieces, which take a minute
@@ -56,66 +58,58 @@ FROM article_bodies AS body SEMI JOIN asked USING (project_id, article_id, versi
 """
 
 
-def bring_in(pipe: int, request: dict[str, Any]) -> None:
+def work(pipe: int, requests: int) -> None:
+    """Do one piece of work after the other, as asked for: a function below and its arguments, in a line of JSON."""
+    tell = functools.partial(_tell, pipe)
+    _report(tell)
+    forkserver.watch(tell, (*forkserver.PHASES, *COMPACTION_PHASES))
+    with os.fdopen(requests) as lines:
+        for line in lines:
+            name, *arguments = json.loads(line)
+            tell(f"= {json.dumps(globals()[name](*arguments))}")
+
+
+def bring_in(request: dict[str, Any]) -> list[str]:
     """Run the main job as `wme run` does: hours, snapshots, or nothing but what is pending, and publish."""
-    _publications(pipe)
-    forkserver.run(request, pipe)
+    return forkserver.main_job(request)
 
 
-def publish(pipe: int, environ: dict[str, str], now: str) -> None:
+def publish(environ: dict[str, str], now: str) -> list[str]:
     """Run `wme publish`."""
-    _publications(pipe)
     forkserver.runs.processes.opened = forkserver.without_history
     forkserver.stand_still(datetime.fromisoformat(now))
-    forkserver.watch(functools.partial(_tell, pipe))
-    _command(pipe, environ, maintenance.publish)
+    return _command(environ, maintenance.publish)
 
 
-def compact(pipe: int, environ: dict[str, str], now: str) -> None:
+def compact(environ: dict[str, str], now: str) -> list[str]:
     """Run `wme compact` at a moment, to which the window of the changes is moved as well.
 
     Each day is settled when it ends.
     """
     moment = datetime.fromisoformat(now)
-    tell = functools.partial(_tell, pipe)
-    assert compaction.compact_lake.__kwdefaults__ is not None
-    compaction.compact_lake.__kwdefaults__["memory_bytes"] = MEMORY_BYTES
-    commit = Warehouse.commit_compaction
-
-    def committed(self: Warehouse, prepared: Any, *more: Any) -> Any:
-        made = commit(self, prepared, *more)
-        tell(f"compacted {prepared.merge.span}{' late' * bool(made.given_up_count)}")
-        return made
-
-    Warehouse.commit_compaction = committed  # type: ignore[method-assign]
-    move = Warehouse.move_window
-
-    def moved(self: Warehouse) -> Any:
-        if (step := move(self, moment.replace(hour=0) - timedelta(days=1))) is not None:
-            tell("moved the window")
-        return step
-
-    Warehouse.move_window = moved  # type: ignore[method-assign]
-    forkserver.watch(tell, COMPACTION_PHASES)
-    maintenance.Warehouse = functools.partial(Warehouse, clock=lambda: moment)  # type: ignore[misc, assignment]
-    _command(pipe, environ, maintenance.compact)
+    maintenance.Warehouse = functools.partial(_Moving, clock=lambda: moment)  # type: ignore[misc, assignment]
+    return _command(environ, maintenance.compact)
 
 
-def spoil(pipe: int, data: str, hour: str, projects: list[str], namespaces: list[int], folder: str) -> None:
+class _Moving(Warehouse):
+    def move_window(self) -> Any:
+        return super().move_window(self._clock().replace(hour=0) - timedelta(days=1))
+
+
+def spoil(data: str, hour: str, projects: list[str], namespaces: list[int], folder: str) -> list[str]:
     """Load an hour of another world, which has to be redone."""
-    _tell(pipe, "> spoil")
     spoil_hour(Warehouse(Path(data)), datetime.fromisoformat(hour), projects, namespaces, Path(folder))
-    _tell(pipe, "= []")
+    return []
 
 
 def read(pipe: int, questions: int, data: str, seed: int, keep: bool) -> None:
-    """Answer a query for each byte: in a file that stays open, with its first answer, and in a newly opened one.
+    """Answer a query for each line: in a file that stays open, with its first answer, and in a newly opened one.
 
     Files stay open for a random time; with `keep`, the first one until the end.
     """
     chance = random.Random(seed)
     held: list[tuple[duckdb.DuckDBPyConnection, tuple[Any, ...]]] = []
-    while os.read(questions, 1):
+    while os.read(questions, 100):
         _tell(pipe, "> question")
         if not held or not keep or chance.random() < 0.7:
             connection = duckdb.connect()
@@ -128,10 +122,9 @@ def read(pipe: int, questions: int, data: str, seed: int, keep: bool) -> None:
             assert [found[0] for _, found in held] == sorted(found[0] for _, found in held), "an older state came later"
         connection, before = chance.choice(held)
         assert (now := whole(connection)) == before, f"a file that is open has changed: {before}, then {now}"
-        _tell(pipe, f"< question\nfound {json.dumps(held[-1][1])}")
+        _tell(pipe, f"< question\nfound {json.dumps(held[-1][1])}\n= []")
         while len(held) > 1 + keep and (len(held) > 3 or chance.random() < 0.7):
             held.pop(chance.randrange(int(keep), len(held)))[0].close()
-    _tell(pipe, "= []")
 
 
 def whole(connection: duckdb.DuckDBPyConnection) -> tuple[Any, ...]:
@@ -142,23 +135,36 @@ def whole(connection: duckdb.DuckDBPyConnection) -> tuple[Any, ...]:
     return (*found, bodies)
 
 
-def _publications(pipe: int) -> None:
-    """Report how each publication was made."""
-    original = Warehouse.publish
+def _report(tell: Callable[[str], None]) -> None:
+    """Report how each publication and each step of a compaction was made, the latter with little memory."""
+    assert compaction.compact_lake.__kwdefaults__ is not None
+    compaction.compact_lake.__kwdefaults__["memory_bytes"] = MEMORY_BYTES
+    publish, commit, move = Warehouse.publish, Warehouse.commit_compaction, Warehouse.move_window
 
     def published(self: Warehouse, *arguments: Any) -> Any:
-        made = original(self, *arguments)
-        _tell(pipe, f"published {'anew' if made.changed else 'nothing'}")
+        made = publish(self, *arguments)
+        tell(f"published {'anew' if made.changed else 'nothing'}")
         return made
 
-    Warehouse.publish = published  # type: ignore[method-assign]
+    def committed(self: Warehouse, prepared: Any, *more: Any) -> Any:
+        made = commit(self, prepared, *more)
+        tell(f"compacted {prepared.merge.span}{' late' * bool(made.given_up_count)}")
+        return made
+
+    def moved(self: Warehouse, *arguments: Any) -> Any:
+        if (step := move(self, *arguments)) is not None:
+            tell("moved the window")
+        return step
+
+    for name, report in (("publish", published), ("commit_compaction", committed), ("move_window", moved)):
+        setattr(Warehouse, name, report)
 
 
-def _command(pipe: int, environ: dict[str, str], command: click.Command) -> None:
+def _command(environ: dict[str, str], command: click.Command) -> list[str]:
     os.environ.update(environ)
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         command.main([], standalone_mode=False)
-    _tell(pipe, "= []")
+    return []
 
 
 def _tell(pipe: int, line: str) -> None:

@@ -1,7 +1,8 @@
 """A campaign: hours, snapshots, compaction, publication and readers over one data folder, each killed repeatedly.
 
-The processes' reports drive everything. A process starts when there is work, is killed at a random time after it has
-entered a random phase, and starts again at once. Readers receive one query at a time, during a publication.
+The processes' reports drive everything. A process is asked for one piece of work after the other, is killed at a random
+time after it has entered a random phase, and the next begins with the next work. Readers receive one query at a time,
+during a publication.
 
 Belongs here: the starts and kills, and their counts. Does not belong here: the work of the processes
 (tests/e2e/actors.py), and the conditions that must hold at the end.
@@ -32,7 +33,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from resources.sandbox import Sandbox
-    from tests.e2e.conftest import Run
+    from tests.e2e.conftest import Run, Runner
+
+    #: A function of the processes, and its arguments.
+    Work = tuple[Any, ...]
 
 ACTORS = "tests.e2e.actors"
 #: No kind is begun more often.
@@ -43,7 +47,7 @@ _MOST = 1500
 class Stage:
     """What all of them share: the data folder, the service at its moment, and who is to be begun."""
 
-    runner: Any
+    runner: Runner
     sandbox: Sandbox
     data: Path
     environ: dict[str, str]
@@ -55,11 +59,8 @@ class Stage:
     def now(self) -> datetime:
         return self.sandbox.clock.now()
 
-    def call(self, function: str, *arguments: Any, **more: Any) -> Run:
-        return self.runner.call(ACTORS, function, *arguments, **more)
-
-    def job(self, hours: Sequence[datetime] = (), snapshots: Sequence[str] = ()) -> Run:
-        """Start the main job over hours or snapshots."""
+    def job(self, hours: Sequence[datetime] = (), snapshots: Sequence[str] = ()) -> Work:
+        """The main job over hours or snapshots."""
         # else a publication of its own has more to do
         more = {"WME_PUBLISH": self.chance.choice(["run", "off"])}
         request = {
@@ -69,14 +70,14 @@ class Stage:
             "now": self.now.isoformat(),
             "history": False,
         }
-        return self.call("bring_in", request)
+        return "bring_in", request
 
 
 @dataclass
 class Kind(ABC):
     """One kind of process, of which one is there at a time.
 
-    `wanted`: kills so far that are to be reached before the day ends.
+    `wanted`: kills so far that are to be reached before the day ends. `begun`: pieces of work.
     """
 
     stage: Stage
@@ -87,11 +88,13 @@ class Kind(ABC):
     killed_in: Counter[str] = field(default_factory=Counter)
     counts: Counter[str] = field(default_factory=Counter)
     run: Run | None = None
+    works: bool = False
     phases: tuple[str, ...] = ()
     #: How likely one is to be killed while its kind is to be struck more often.
     struck: float = 0.8
-    #: Something has happened since the last one was begun.
+    #: Something has happened since the last piece of work was begun.
     stirred: bool = True
+    _seen: int = 0
     _aim: str = ""
     _kill_at: float = 0.0
     _entered: dict[str, float] = field(default_factory=dict)
@@ -103,11 +106,11 @@ class Kind(ABC):
         return type(self).__name__.lower()
 
     @abstractmethod
-    def start(self) -> Run | None:
-        """Begin one; None: there is nothing to do."""
+    def next(self) -> Work | None:
+        """The next piece of work; None: there is nothing to do."""
 
     def ended(self, *, killed: bool) -> None:  # noqa: B027 - most do nothing
-        """What follows for those to come."""
+        """What follows for the pieces to come."""
 
     def read(self, line: str) -> None:
         """Take in a line."""
@@ -115,17 +118,24 @@ class Kind(ABC):
             self.counts[line] += 1
 
     def begin(self) -> None:
-        """Begin one, and draw whether, and where, it is struck."""
+        """Begin a piece of work, in a new process where there is none, and draw whether, and where, it is struck."""
         self.stirred = False
-        self.run = self.start()
-        if self.run is None:
+        work = self.next()
+        if work is None:
             return
+        if self.run is None:
+            self.run = self.start()
+        self._seen, self.works = len(self.run.lines), True
         self.begun += 1
         assert self.begun < _MOST, f"{self.name} is begun without an end"
         chance = self.stage.chance
         self._aim, self._kill_at = "", 0.0
         if self.kills < self.wanted and chance.random() < self.struck:
             self._aim = min(self.phases, key=lambda phase: (self.killed_in[phase] + 2 * chance.random(), phase))
+        self.run.ask(json.dumps(work))
+
+    def start(self) -> Run:
+        return self.stage.runner.call(ACTORS, "work", asked=True)
 
     def listen(self) -> list[str]:
         """Read what was reported; returns the lines."""
@@ -142,18 +152,21 @@ class Kind(ABC):
             elif line.startswith("< ") and line[2:] in self._entered:
                 self._seconds[line[2:]] = now - self._entered[line[2:]]
             self.read(line)
-        if self.run.ended:
-            assert any(line == "= []" for line in self.run.lines), f"{self.name}: {self.run.lines[-5:]}"
+        if any(line.startswith("=") for line in lines):
+            assert lines[-1] == "= []", f"{self.name}: {lines[-5:]}"
             self.missed += bool(self._aim)
-            self.run = None
+            self.works, self._kill_at = False, 0.0
             self.ended(killed=False)
+        if self.run.ended:
+            assert not self.works, f"{self.name}: {self.run.lines[-5:]}"
+            self.run = None
         return lines
 
     def strike(self, *, now: bool = False) -> bool:
         """Kill it, if it is time or `now`, and note where it was; returns whether it was killed."""
         if self.run is None or not (now or (self._kill_at and time.monotonic() >= self._kill_at)):
             return False
-        run, self._kill_at = self.run, 0.0
+        run, self._kill_at, self.run = self.run, 0.0, None
         with contextlib.suppress(ProcessLookupError):
             os.kill(run.pid, signal.SIGKILL)
         seen = len(run.lines)
@@ -162,13 +175,14 @@ class Kind(ABC):
         for line in run.lines[seen:]:
             self.read(line)
         assert not any(line.startswith("!") for line in run.lines), f"{self.name}: {run.lines[-5:]}"
-        killed = not any(line.startswith("=") for line in run.lines)
+        if not self.works:
+            return False
+        killed = not any(line.startswith("=") for line in run.lines[self._seen :])
         self.kills += killed
         self.missed += not killed
         if killed:
             self.killed_in[run.phase] += 1
-        self.run = None
-        self.stirred = True
+        self.works, self.stirred = False, True
         self.ended(killed=killed)
         return killed
 
@@ -189,7 +203,7 @@ class Hours(Kind):
     others_go_on: bool = False
     _work: tuple[tuple[datetime, ...], bool] = ((), False)
 
-    def start(self) -> Run | None:
+    def next(self) -> Work | None:
         if not self.queue and (self.others_go_on or self.kills < self.wanted):
             hour = self.stage.chance.choice(self.done)
             self.queue.append(((hour,), True))
@@ -201,7 +215,7 @@ class Hours(Kind):
         stage = self.stage
         folder = str(stage.data.with_name("other"))
         scope = list(stage.projects), list(stage.namespaces)
-        return stage.call("spoil", str(stage.data), hours[0].isoformat(), *scope, folder)
+        return "spoil", str(stage.data), hours[0].isoformat(), *scope, folder
 
     def ended(self, *, killed: bool) -> None:
         hours, is_wrong = self._work
@@ -222,7 +236,7 @@ class Snapshots(Kind):
     queue: list[tuple[str, ...]] = field(default_factory=list)
     _work: tuple[str, ...] = ()
 
-    def start(self) -> Run | None:
+    def next(self) -> Work | None:
         if not self.queue and self.kills < self.wanted and self._work:
             self.queue.append(self._work)
         if not self.queue:
@@ -237,24 +251,24 @@ class Snapshots(Kind):
 
 @dataclass
 class Compactions(Kind):
-    """`wme compact`, in a loop, at the moment of the service or some days later."""
+    """`wme compact`, again and again, at the moment of the service or some days later."""
 
     phases: tuple[str, ...] = tuple(phase for *_, phase in COMPACTION_PHASES)
     at: timedelta | None = None
 
-    def start(self) -> Run | None:
+    def next(self) -> Work:
         later = self.at or timedelta(hours=self.stage.chance.choice([0, 0, 12, 72, 1000]))
-        return self.stage.call("compact", self.stage.environ, (self.stage.now + later).isoformat())
+        return "compact", self.stage.environ, (self.stage.now + later).isoformat()
 
 
 @dataclass
 class Publications(Kind):
-    """`wme publish`, in a loop."""
+    """`wme publish`, again and again."""
 
     phases: tuple[str, ...] = ("publish",)
 
-    def start(self) -> Run | None:
-        return self.stage.call("publish", self.stage.environ, self.stage.now.isoformat())
+    def next(self) -> Work:
+        return "publish", self.stage.environ, self.stage.now.isoformat()
 
 
 @dataclass
@@ -266,29 +280,24 @@ class Readers(Kind):
     keep: bool = False
     #: What is found in one publication, by its revision; of all readers.
     states: dict[int, list[int]] = field(default_factory=dict)
-    _asked: bool = False
 
-    def start(self) -> Run | None:
+    def start(self) -> Run:
         seed = self.stage.chance.randint(0, 1 << 30)
-        return self.stage.call("read", str(self.stage.data), seed, self.keep, asked=True)
+        return self.stage.runner.call(ACTORS, "read", str(self.stage.data), seed, self.keep, asked=True)
+
+    def next(self) -> Work:
+        return ()
 
     def read(self, line: str) -> None:
         if line.startswith("found "):
             revision, *found = json.loads(line[6:])
             assert self.states.setdefault(revision, found) == found, f"revision {revision} was published in two ways"
             self.counts["answers"] += 1
-            self._asked = False
-
-    def ended(self, *, killed: bool) -> None:
-        self._asked = False
 
     def ask(self) -> None:
         """Ask, if the last question was answered."""
-        if self.run is not None and not self._asked:
-            # it lives long: drawn anew for each question
-            self._aim = "question" if self.kills < self.wanted and self.stage.chance.random() < self.struck else ""
-            self.run.ask()
-            self._asked = True
+        if not self.works:
+            self.begin()
 
 
 @dataclass
@@ -327,18 +336,15 @@ class Campaign:
             is_struck = all(kind.kills >= kind.wanted for kind in self.kinds if kind is not self.hours)
             self.hours.others_go_on = not is_struck or not self.has_share(self)
             for kind in (self.hours, self.snapshots):
-                if kind.run is None:
+                if not kind.works:
                     kind.begin()
-            if self.hours.run is None and self.snapshots.run is None:
+            if not self.hours.works and not self.snapshots.works:
                 break
             for kind in loops:
-                if kind.run is None and kind.stirred:
+                if not kind.works and kind.stirred:
                     kind.begin()
-            for reader in self.readers:
-                if reader.run is None:
-                    reader.begin()
             self._step()
-        while any(kind.run is not None for kind in loops):
+        while any(kind.works for kind in loops):
             self._step()
 
     def finish(self) -> None:
@@ -348,7 +354,7 @@ class Campaign:
             kind.wanted = 0
         for kind in (self.compactions, self.publications):
             kind.begin()
-            while kind.run is not None:
+            while kind.works:
                 self._step()
         for reader in self.readers:
             reader.counts["answers"], before = 0, reader.counts["answers"]
@@ -356,9 +362,9 @@ class Campaign:
                 reader.ask()
                 self._step()
             reader.counts["answers"] += before
-            assert reader.run is not None
-            reader.run.hush()
-            while reader.run is not None:
+        for kind in self.kinds:
+            while kind.run is not None:
+                kind.run.hush()
                 self._step()
         for kind, number in zip(self.kinds, wanted, strict=True):
             kind.wanted = number
@@ -378,7 +384,7 @@ class Campaign:
                     other.strike(now=True)
 
     def _happened(self, kind: Kind, lines: list[str]) -> None:
-        if kind.run is None and not isinstance(kind, Readers | Publications):
+        if "= []" in lines and not isinstance(kind, Readers | Publications):
             for other in (self.compactions, self.publications):
                 other.stirred |= other is not kind
         for _ in (line for line in lines if "publish" in line and line[:1] in ">p"):

@@ -154,11 +154,11 @@ class Run:
             raise RuntimeError(raised[0])
         return next((json.loads(line[2:]) for line in self.lines if line.startswith("=")), ["the run was killed"])
 
-    def ask(self) -> None:
-        """Ask a question of one that answers them, unless it is gone."""
+    def ask(self, question: str) -> None:
+        """Ask a question, in a line, of one that answers them, unless it is gone."""
         assert self.asking is not None
         with contextlib.suppress(BrokenPipeError):
-            os.write(self.asking, b"?")
+            os.write(self.asking, f"{question}\n".encode())
 
     def hush(self) -> None:
         """Ask no more, at which it ends."""

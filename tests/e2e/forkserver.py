@@ -105,19 +105,24 @@ def without_history(home: Path) -> Iterator[dg.DagsterInstance]:
 
 
 def run(request: dict[str, Any], pipe: int) -> None:
-    """Run the main job as the request's environment describes it."""
-    os.environ.update(request["environ"])
+    """Run the main job, and tell how far it is."""
 
     def tell(line: str) -> None:
         os.write(pipe, f"{line}\n".encode())
 
     watch(tell)
+    tell(f"= {json.dumps(main_job(request))}")
+
+
+def main_job(request: dict[str, Any]) -> list[str]:
+    """Run the main job as the request's environment describes it; returns the sentences of what failed."""
+    os.environ.update(request["environ"])
     if not request.get("history", True):
         runs.processes.opened = without_history
     if request.get("now"):
         stand_still(datetime.fromisoformat(request["now"]))
     hours = [datetime.fromisoformat(text) for text in request["hours"]]
-    report = runs.run(
+    return runs.run(
         settings_module.read(),
         hours,
         snapshots={
@@ -127,8 +132,7 @@ def run(request: dict[str, Any], pipe: int) -> None:
             for dataset in (SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES)
         },
         refresh_reference=request.get("reference", False),
-    )
-    tell(f"= {json.dumps(report.failures)}")
+    ).failures
 
 
 def program(request: dict[str, Any], streams: list[int]) -> int:

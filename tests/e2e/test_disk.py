@@ -108,9 +108,15 @@ def test_a_disk_that_fills_up_amid_compaction_snapshot_and_publication_leaves_ev
     unpublished = {**environ, "WME_PUBLISH": "off"}
     now, later = datetime.now(UTC), datetime.now(UTC) + timedelta(days=3)
 
+    def work(*asked):
+        run = runner.call("tests.e2e.actors", "work", asked=True)
+        run.ask(json.dumps(asked))
+        run.hush()
+        return run
+
     def job(environ, hours=(), snapshots=()):
         request = {"environ": environ, "hours": [f"{hour:%Y-%m-%dT%H:00+00:00}" for hour in hours], "history": False}
-        return runner.call("tests.e2e.actors", "bring_in", {**request, "snapshots": list(snapshots)})
+        return work("bring_in", {**request, "snapshots": list(snapshots)})
 
     def found():
         with duckdb.connect(str(data / "warehouse.duckdb"), read_only=True) as connection:
@@ -120,9 +126,9 @@ def test_a_disk_that_fills_up_amid_compaction_snapshot_and_publication_leaves_ev
         """All three at once, each as far as the phase where it begins to write, if they are to be stopped."""
         at = {phase: {"STOP_AT": phase} if stopped else {} for phase in ("rewrite", "convert snapshot", "publish")}
         return {
-            "rewrite": runner.call("tests.e2e.actors", "compact", environ | at["rewrite"], later.isoformat()),
+            "rewrite": work("compact", environ | at["rewrite"], later.isoformat()),
             "convert snapshot": job(unpublished | at["convert snapshot"], snapshots=["enwiki_namespace_0"]),
-            "publish": runner.call("tests.e2e.actors", "publish", environ | at["publish"], now.isoformat()),
+            "publish": work("publish", environ | at["publish"], now.isoformat()),
         }
 
     def is_stopped(run):
@@ -151,7 +157,7 @@ def test_a_disk_that_fills_up_amid_compaction_snapshot_and_publication_leaves_ev
     (disk / "ballast").unlink()
     assert found() == before
     assert [run.finish() for run in begin().values()] == [[], [], []]
-    assert runner.call("tests.e2e.actors", "publish", environ, now.isoformat()).finish() == []
+    assert work("publish", environ, now.isoformat()).finish() == []
     assert found()[0] > before[0]
     assert unfinished(data) == []
     assert list(data.glob("lake/compacted/article_changes/*.parquet"))

@@ -7,11 +7,13 @@ import os
 import shlex
 import signal
 import subprocess
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
+from http import HTTPStatus
 from http.client import HTTPException
 from typing import Any, Final
 
@@ -67,8 +69,9 @@ def deliver(target: str, content: dict[str, Any], seconds: float = SECONDS) -> N
     Raises HookError if the delivery fails or times out. The message omits the target, which can contain a secret.
     """
     body = json.dumps(content, ensure_ascii=False).encode()
-    if why := _post(target, body, seconds) if is_address(target) else _run(shlex.split(target), body, seconds):
-        raise HookError(f"The {why}. The run's page in the Dagster UI shows the failure.")
+    failure = _post(target, body, seconds) if is_address(target) else _run(shlex.split(target), body, seconds)
+    if failure:
+        raise HookError(f"The {failure}. The run's page in the Dagster UI shows the failure.")
 
 
 class _Stay(urllib.request.HTTPRedirectHandler):
@@ -80,16 +83,25 @@ class _Stay(urllib.request.HTTPRedirectHandler):
 
 def _post(url: str, body: bytes, seconds: float) -> str | None:
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"})  # noqa: S310 - http(s), by the setting
-    try:
-        with urllib.request.build_opener(_Stay).open(request, timeout=seconds):
-            return None
-    except urllib.error.HTTPError as error:
-        why = f"HTTP status {error.code}"
-    except (OSError, HTTPException, ValueError) as error:  # the library's message can contain the URL
-        cause = getattr(error, "reason", None) or error
-        is_late = isinstance(cause, TimeoutError)
-        why = f"no response within {seconds:g} seconds" if is_late else f"unreachable: {type(cause).__name__}"
-    return f"address in WME_ON_FAILURE did not accept the report ({why})"
+    outcome: list[str] = []
+    late = f"no response within {seconds:g} seconds"
+
+    def send() -> None:
+        try:
+            with urllib.request.build_opener(_Stay).open(request, timeout=seconds) as answer:
+                outcome.append("" if answer.status < HTTPStatus.MULTIPLE_CHOICES else f"HTTP status {answer.status}")
+        except urllib.error.HTTPError as error:
+            outcome.append(f"HTTP status {error.code}")
+        except (OSError, HTTPException, ValueError) as error:  # the library's message can contain the URL
+            cause = getattr(error, "reason", None) or error
+            outcome.append(late if isinstance(cause, TimeoutError) else f"unreachable: {type(cause).__name__}")
+
+    # use a separate thread, because a socket timeout restarts with every byte
+    thread = threading.Thread(target=send, name="failure-hook", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    why = outcome[0] if outcome else late
+    return f"address in WME_ON_FAILURE did not accept the report ({why})" if why else None
 
 
 def _run(words: list[str], body: bytes, seconds: float) -> str | None:

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ValidationError
 from resources.adapters import run_fields
 from resources.data_folder import advice
 from resources.errors import MirrorError, retryable, unavailable
-from resources.formatting import counted, hour_text, markdown_text, refusal, size_text
+from resources.formatting import counted, hour_text, markdown_text, refusal, size_text, value_text
 from resources.lake import ConvertedFile, drift_of
 from resources.tables import Table
 
@@ -112,36 +112,24 @@ _WORK = frozenset(
 WORKED_AT = "unchanged_since"
 
 
-def earlier_materialization(
-    instance: dg.DagsterInstance, key: dg.AssetKey, partition: str, data_version: str
-) -> dg.EventLogRecord | None:
-    """Return a partition's newest materialization if its data version matches."""
+def earlier_work(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str, version: str) -> dict[str, Any]:
+    """Return metadata about the work that created a partition, to be plotted for runs that skipped the partition.
+
+    The metadata comes from the partition's newest materialization if its data version matches.
+    """
     known = instance.fetch_materializations(dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition]), limit=1)
     for record in known.records:
         before = record.asset_materialization
-        if before is not None and (before.tags or {}).get("dagster/data_version") == data_version:
-            return record
-    return None
-
-
-def work_of(record: dg.EventLogRecord | None) -> dict[str, Any]:
-    """Return metadata about the work that created a partition, to be plotted for runs that skipped the partition."""
-    if record is None or (before := record.asset_materialization) is None:
-        return {}
-    work = {name: value for name, value in before.metadata.items() if name in _WORK}
-    return work | {WORKED_AT: before.metadata.get(WORKED_AT) or dg.MetadataValue.timestamp(record.timestamp)}
+        if before is not None and (before.tags or {}).get("dagster/data_version") == version:
+            work = {name: value for name, value in before.metadata.items() if name in _WORK}
+            return work | {WORKED_AT: before.metadata.get(WORKED_AT) or dg.MetadataValue.timestamp(record.timestamp)}
+    return {}
 
 
 def _cell(column: str, value: object) -> str:
-    if isinstance(value, datetime):
-        return f"{value:%Y-%m-%d %H:%M:%S}"
-    if isinstance(value, float):
-        return f"{value:,.2f}"
     if isinstance(value, int) and column == "size":
         return size_text(value)
-    if isinstance(value, int) and not isinstance(value, bool) and not column.endswith("_id"):
-        return f"{value:,}"
-    return "" if value is None else markdown_text(str(value)[:200])
+    return markdown_text(value_text(value, column)[:200])
 
 
 def lake_metadata_of(conversions: Sequence[ConvertedFile]) -> dict[str, Any]:

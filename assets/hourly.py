@@ -13,9 +13,9 @@ import dagster as dg
 from pydantic import Field
 
 from assets import checks, layers
-from assets.describe import RunConfig, earlier_materialization, failed_hours, failure, sentence, tell, work_of
+from assets.describe import RunConfig, earlier_work, failed_hours, failure, sentence, tell
 from assets.layers import RunTag, hour_of, key_of, oldest_hour, recent_hours
-from assets.steps.hourly_run import HourlyRun, Layer
+from assets.steps.hourly_run import HourlyRun
 from resources.adapters import HOURS_POOL, EngineResource, EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import Dataset
 from resources.errors import MirrorError, ends_run
@@ -99,7 +99,6 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: dict[dg.A
     for path in sweep(run.lake.layout):
         context.log.info("Removed %s, an unfinished file from a killed run.", path.name)
     made: set[tuple[dg.AssetKey, datetime]] = set()
-    requested_at = _requested_at(context)
     with ExitStack() as stack:
         client = None
         if layers.archive_key(run.dataset) in selected:
@@ -116,10 +115,18 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: dict[dg.A
                 continue
             try:
                 for layer in run.ingest(hour, selected, client):
-                    made.add((selected[layer.key], hour))
+                    key = selected[layer.key]
+                    made.add((key, hour))
+                    metadata = layer.metadata
                     # with `again`, the run verified the file even if it was not damaged
-                    told = layer._replace(key=selected[layer.key], is_new=layer.is_new or run.again)
-                    yield from _materialize(context, told, hour, requested_at, alone=len(hours) == 1)
+                    if not (layer.is_new or run.again):
+                        metadata = metadata | earlier_work(context.instance, key, key_of(hour), layer.data_version)
+                    if len(hours) == 1:
+                        # a result, unlike an event, applies to all partitions and starts downstream assets of the run
+                        version = dg.DataVersion(layer.data_version)
+                        yield dg.MaterializeResult(asset_key=key, metadata=metadata, data_version=version)
+                    else:
+                        _log(context, key, hour, metadata, layer.data_version)
             except Exception as error:  # each hour fails separately, and the run lists all failures at the end
                 run.fail(hour, error)
                 if error is run.stopped:
@@ -139,38 +146,6 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: dict[dg.A
         cause = run.stopped or next(iter(run.failed.values()))
         what = "" if run.dataset.stream else f"{run.dataset.name}: "
         raise failed_hours(run.failed, len(hours) - len(left_out), what) from cause
-
-
-def _requested_at(context: dg.AssetExecutionContext) -> float | None:
-    """Return the time at which a sensor requested the run, or None if no sensor requested the run.
-
-    While the run is queued, a backfill can load the same hours. This run does not report the backfill's results again.
-    """
-    if RunTag.SENSOR not in context.run.tags:
-        return None
-    record = context.instance.get_run_record_by_id(context.run.run_id)
-    return None if record is None else record.create_timestamp.timestamp()
-
-
-def _materialize(
-    context: dg.AssetExecutionContext, layer: Layer, hour: datetime, requested_at: float | None, *, alone: bool
-) -> Iterator[Any]:
-    """Report one layer of one hour to Dagster.
-
-    An asset result at the end of the run would apply to every partition, including failed partitions. Therefore, only
-    runs over a single hour yield a result, which lets downstream assets follow in the same run.
-    """
-    metadata = layer.metadata
-    if not layer.is_new:
-        record = earlier_materialization(context.instance, layer.key, key_of(hour), layer.data_version)
-        if record is not None and requested_at is not None and record.timestamp > requested_at:
-            return
-        metadata = metadata | work_of(record)
-    if alone:
-        version = dg.DataVersion(layer.data_version)
-        yield dg.MaterializeResult(asset_key=layer.key, metadata=metadata, data_version=version)
-    else:
-        _log(context, layer.key, hour, metadata, layer.data_version)
 
 
 def _log(

@@ -12,7 +12,7 @@ from typing import Any
 import dagster as dg
 
 from assets import checks, layers
-from assets.describe import RunConfig, as_failure, earlier_materialization, lake_metadata_of, sized, work_of
+from assets.describe import RunConfig, as_failure, earlier_work, lake_metadata_of, sized
 from assets.layers import snapshots_of
 from assets.steps import snapshot
 from assets.steps.converting import NotArchivedError, convert_archives, known_conversions
@@ -213,7 +213,7 @@ def _result(
     context: dg.AssetExecutionContext, key: dg.AssetKey, version: str, metadata: dict[str, Any], *, is_new: bool
 ) -> dg.MaterializeResult:  # type: ignore[type-arg]
     if not is_new:
-        metadata = metadata | work_of(earlier_materialization(context.instance, key, context.partition_key, version))
+        metadata = metadata | earlier_work(context.instance, key, context.partition_key, version)
     return dg.MaterializeResult(
         asset_key=key, metadata=metadata | {"version": version}, data_version=dg.DataVersion(version)
     )

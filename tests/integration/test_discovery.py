@@ -6,7 +6,6 @@ import os
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import dagster as dg
@@ -14,7 +13,7 @@ from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 from filelock import FileLock
 
-from assets import current, hourly, layers
+from assets import current, layers
 from assets.layers import EARLIEST, HOUR, hour_of, key_of
 from pipelines.automation import discovery
 from pipelines.automation.discovery import LAUNCHING, RECHECKS, WAITS, without_busy
@@ -76,7 +75,7 @@ def test_what_discovery_has_loaded_is_not_loaded_again_by_the_schedule(daemon, m
     }
 
 
-def test_a_run_that_finds_an_hour_done_leaves_the_earlier_work_in_its_metadata(daemon, monkeypatch):
+def test_a_run_that_finds_an_hour_done_leaves_the_earlier_work_in_its_metadata(daemon):
     *_, other, hour = daemon.offered()
 
     def shown() -> dict[str, dict[str, Any]]:
@@ -106,15 +105,6 @@ def test_a_run_that_finds_an_hour_done_leaves_the_earlier_work_in_its_metadata(d
         assert not again["warehouse"].pop("changed")
         assert again == first
     assert moments[0] == moments[1]
-    # a run of the sensor that was requested before: somebody else has reported the hour meanwhile
-    run = daemon.run(dg.DagsterRunStatus.NOT_STARTED, tags={"dagster/sensor_name": "discover_hours"})
-    with monkeypatch.context() as of_sensor:
-        of_sensor.setattr(hourly, "_requested_at", lambda _: 0.0)
-        asked = daemon.materialize([hour])
-    assert asked.success
-    assert asked.get_asset_materialization_events() == []
-    context = SimpleNamespace(run=daemon.instance.get_run_by_id(run), instance=daemon.instance)
-    assert 0 <= datetime.now(UTC).timestamp() - hourly._requested_at(context) < 600
     # what is work again is shown as such
     for path in (daemon.settings.data / "lake" / "article_changes").rglob(f"hour={hour:%H}/*.parquet"):
         path.unlink()

@@ -295,17 +295,6 @@ def held(path: Path, *, wait_seconds: float, mode: int = 0o644, busy: MirrorErro
         time.sleep(_POLL_SECONDS)
 
 
-def require_file(path: Path) -> None:
-    """Check that a path is a regular file. Opening a FIFO would block until it has a writer.
-
-    Raises:
-        OSError: The path does not exist or cannot be reached.
-        ValueError: The path is not a regular file.
-    """
-    if (why := not_a_file(path.stat().st_mode)) is not None:
-        raise ValueError(why)
-
-
 def not_a_file(mode: int) -> str | None:
     """Describe the file type that a mode specifies, or return None for a regular file."""
     if stat.S_ISREG(mode):

@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -94,29 +94,17 @@ class RemoteConverter(_Remote):
         """
         from resources.engine.dask import Call  # noqa: PLC0415
 
-        found = {
-            place: known
-            for place, archive in enumerate(archives)
-            if (known := find_conversion(archive, self._layout, bodies, self.record_bytes_max)) is not None
-        }
-        open_ = {place: archive for place, archive in enumerate(archives) if place not in found}
-        calls = [
-            Call(
-                key=f"convert-{place}-{digest_of(archive, bodies, self.record_bytes_max)}",
-                label=archive.path.name,
-                arguments=(_moved(archive, self._layout), bodies),
-            )
-            for place, archive in open_.items()
-        ]
-        sizes = {
-            call.key: archive.path.stat().st_size if archive.path.exists() else 0
-            for call, archive in zip(calls, open_.values(), strict=True)
-        }
-        made = self.cluster.map(convert_here, calls, lambda one: advance(sizes[one.item.key])) if calls else []
-        outcomes = dict(zip(open_, made, strict=True))
+        known = [find_conversion(archive, self._layout, bodies, self.record_bytes_max) for archive in archives]
+        calls, sizes = [], {}
+        for place, archive in enumerate(archives):
+            if known[place] is None:
+                key = f"convert-{place}-{digest_of(archive, bodies, self.record_bytes_max)}"
+                calls.append(Call(key, archive.path.name, (_moved(archive, self._layout), bodies)))
+                sizes[key] = archive.path.stat().st_size if archive.path.exists() else 0
+        made = iter(self.cluster.map(convert_here, calls, lambda one: advance(sizes[one.item.key])) if calls else ())
         return [
-            Outcome(archive, result=found[place]) if place in found else self._landed(archive, outcomes[place])
-            for place, archive in enumerate(archives)
+            self._landed(archive, next(made)) if found is None else Outcome(archive, result=found)
+            for archive, found in zip(archives, known, strict=True)
         ]
 
     def _landed(self, archive: Archive, outcome: Outcome[Any, Any]) -> Outcome[Archive, ConvertedFile]:
@@ -188,14 +176,8 @@ def versions(record_bytes_max: int = RECORD_BYTES_MAX) -> dict[str, str]:
 # --- on a worker -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class WorkerContext:
-    layout: Layout
-    converter: Converter
-
-
-_context: WorkerContext | None = None
-_NO_CONTEXT = "This process was not started by `wme worker`, so it has no data folder and no converter."
+#: Layout and converter of this worker process, which every task uses.
+_context: tuple[Layout, Converter] | None = None
 
 
 @contextmanager
@@ -203,11 +185,17 @@ def worker_context(data: Path, *, memory_bytes: int | None, record_bytes_max: in
     """Allow this process to convert a data folder's archives within the context."""
     global _context  # noqa: PLW0603  tasks are functions of plain arguments, and find here what they share
     with Converter(memory_bytes=memory_bytes, record_bytes_max=record_bytes_max) as converter:
-        _context = WorkerContext(Layout(data), converter)
+        _context = Layout(data), converter
         try:
             yield converter
         finally:
             _context = None
+
+
+def _of_worker() -> tuple[Layout, Converter]:
+    if _context is None:
+        raise EngineError("This process was not started by `wme worker`, so it has no data folder and no converter.")
+    return _context
 
 
 def convert_here(archive: Archive, bodies: frozenset[str]) -> ConvertedFile:
@@ -216,11 +204,8 @@ def convert_here(archive: Archive, bodies: frozenset[str]) -> ConvertedFile:
     Raises:
         LakeError: Any error that `Converter.convert` raises.
     """
-    if _context is None:
-        raise EngineError(_NO_CONTEXT)
-    layout = _context.layout
-    here = replace(archive, path=layout.root / archive.path)
-    made = _context.converter.convert(here, layout, bodies=bodies)
+    layout, converter = _of_worker()
+    made = converter.convert(replace(archive, path=layout.root / archive.path), layout, bodies=bodies)
     return replace(
         made,
         path=made.path.relative_to(layout.root),
@@ -234,9 +219,8 @@ def compact_here(job: CompactionJob) -> Compaction:
     Raises:
         LakeError: Any error that `compact` raises.
     """
-    if _context is None:
-        raise EngineError(_NO_CONTEXT)
-    return compact(replace(job, threads=_context.converter.workers), _context.layout)
+    layout, converter = _of_worker()
+    return compact(replace(job, threads=converter.workers), layout)
 
 
 def _moved(archive: Archive, layout: Layout) -> Archive:
@@ -250,15 +234,11 @@ def _moved(archive: Archive, layout: Layout) -> Archive:
 
 def _not_shared(landed: Iterable[Path]) -> FolderNotSharedError | None:
     """Return an error if a file that a worker wrote is not visible on this machine."""
-    missing = next((path for path in landed if not _appears(path)), None)
-    if missing is None:
-        return None
-    return FolderNotSharedError(
-        f"A worker wrote {missing.name}, but the file does not appear in {missing.parent}. The file is kept where the "
-        "worker wrote it. Mount the same data folder on all machines, then try again."
-    )
-
-
-def _appears(path: Path) -> bool:
-    """Return True if a file exists, even if a network file system has cached its absence."""
-    return path.exists() or (path.parent.exists() and path.name in {one.name for one in path.parent.iterdir()})
+    for path in landed:
+        # a network file system may have cached the file's absence, but lists the folder again
+        if not (path.exists() or (path.parent.exists() and path in path.parent.iterdir())):
+            return FolderNotSharedError(
+                f"A worker wrote {path.name}, but the file does not appear in {path.parent}. The file is kept where "
+                "the worker wrote it. Mount the same data folder on all machines, then try again."
+            )
+    return None

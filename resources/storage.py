@@ -39,7 +39,9 @@ class Storage:
             FileNotFoundError: The file does not exist.
             ValueError: The path is not a file.
         """
-        files.require_file(path)  # opening a named pipe would block until it has a writer
+        # opening a named pipe would block until it has a writer
+        if (why := files.not_a_file(path.stat().st_mode)) is not None:
+            raise ValueError(why)
         return pa.OSFile(str(path))
 
     def exists(self, path: Path) -> bool:

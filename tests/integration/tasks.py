@@ -48,7 +48,7 @@ FIRST, GOES_ON = "first", "goes-on"
 
 def convert_one_then_wait(archive: Archive, bodies: frozenset[str]) -> ConvertedFile:
     """Convert; of all processes together one call does so at once, and the others wait until they may."""
-    root, until = remote._context.layout.root, time.monotonic() + 120
+    root, until = remote._context[0].root, time.monotonic() + 120
     try:
         (root / FIRST).touch(exist_ok=False)
     except FileExistsError:
@@ -60,7 +60,7 @@ def convert_one_then_wait(archive: Archive, bodies: frozenset[str]) -> Converted
 
 def compact_or_die(job: CompactionJob) -> Compaction:
     """Compact; the first process that does dies when it has put some of the rows on disk."""
-    died = remote._context.layout.root / "died"
+    died = remote._context[0].root / "died"
     with contextlib.suppress(FileExistsError):
         died.touch(exist_ok=False)
         sorting._read = lambda _path: die()

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -103,8 +102,9 @@ def load_archived(
 ) -> Rebuilt:
     """Convert and load all archived data that is not yet loaded, without contacting the service.
 
-    `only` contains the hours and snapshots to load, with their projects and namespaces. The hours in `skip` are not
-    loaded. One failure does not stop other loads.
+    Lists are loaded first, then snapshots (oldest version first), then hours. `only` contains the hours and snapshots
+    to load, with their projects and namespaces. The hours in `skip` are not loaded. One failure does not stop other
+    loads.
 
     Raises:
         MirrorError: The error would stop all other loads as well. For example, the disk is full, or another process has
@@ -112,42 +112,12 @@ def load_archived(
     """
     store, layout, done = warehouse.warehouse, lake.layout, Rebuilt()
     workers: Engine = engine.engine(lambda _: None)
-    with engine.converter(lake) as converter:
 
-        def convert(name: str, archives: Sequence[Any], dataset: Dataset) -> list[Outcome[Any, ConvertedFile]]:
-            bodies = lake.bodies_of(dataset)
-            made = attempts(name, archives, layout, bodies=bodies, converter=converter, engine=workers)
-            done.file_count += sum(one.result is not None and one.result.converted for one in made)
-            return made
-
-        for name, step in _steps(layout, store, enterprise, convert, done, only, skip):
-            try:
-                step()
-            except (MirrorError, OSError) as error:
-                if ends_run(error):
-                    raise
-                done.failures.append(f"{name}: {sentence(error)}")
-        if only is None:
-            with lookup.alone(layout):
-                lookup.load(layout, store, converter, workers, lake.bodies_of(LOOKUPS))
-    # only the stream has these changes
-    try:
-        store.keep_visibility_changes()
-    except MirrorError as error:
-        done.failures.append(f"visibility changes: {sentence(error)}")
-    return done
-
-
-def _steps(
-    layout: Layout,
-    store: Warehouse,
-    enterprise: EnterpriseResource,
-    convert: Callable[[str, Sequence[Any], Dataset], list[Outcome[Any, ConvertedFile]]],
-    done: Rebuilt,
-    only: Only | None,
-    skip: AbstractSet[Part],
-) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Yield each load's name and function: first lists, then snapshots (oldest version first), then hours."""
+    def convert(name: str, archives: Sequence[Any], dataset: Dataset) -> list[Outcome[Any, ConvertedFile]]:
+        bodies = lake.bodies_of(dataset)
+        made = attempts(name, archives, layout, bodies=bodies, converter=converter, engine=workers)
+        done.file_count += sum(one.result is not None and one.result.converted for one in made)
+        return made
 
     def load_list(dataset: Dataset) -> None:
         store.load_list(dataset, convert_list(dataset, files.read(layout.list_archive(dataset)), layout).path)
@@ -163,20 +133,35 @@ def _steps(
         done.hour_count += batches.load_hour(archived, made, store).changed
         archived.check()
 
-    for dataset in datasets.datasets(Family.LIST) if only is None else ():
-        if layout.list_archive(dataset).exists():
-            yield dataset.name, partial(load_list, dataset)
-    for dataset in datasets.datasets(Family.SNAPSHOT):
-        for folder in sorted((layout.archive / dataset.archive).glob("*/")):
-            is_wanted = only is None or (dataset, folder.name) in only
-            for archived in kept_versions(layout, dataset, folder.name) if is_wanted else ():
-                yield archived.identifier, partial(load_snapshot, dataset, archived)
-    for dataset in datasets.datasets(Family.HOURLY):
-        for hour, _ in hour_folders(layout.archive / dataset.archive):
-            is_wanted = (only is None or (dataset, hour) in only) and (dataset, hour) not in skip
-            # an hour without a listing was not downloaded completely, so the next run fetches the hour
-            if is_wanted and layout.batch_list(dataset, hour).exists():
-                yield f"{dataset.name} {hour_text(hour)} UTC", partial(load_hour, dataset, hour)
+    def attempt(name: str, load: Callable[..., object], *part: Any) -> None:
+        try:
+            load(*part)
+        except (MirrorError, OSError) as error:
+            if ends_run(error):
+                raise
+            done.failures.append(f"{name}: {sentence(error)}")
+
+    with engine.converter(lake) as converter:
+        for dataset in datasets.datasets(Family.LIST) if only is None else ():
+            if layout.list_archive(dataset).exists():
+                attempt(dataset.name, load_list, dataset)
+        for dataset in datasets.datasets(Family.SNAPSHOT):
+            for folder in sorted((layout.archive / dataset.archive).glob("*/")):
+                if only is None or (dataset, folder.name) in only:
+                    for archived in kept_versions(layout, dataset, folder.name):
+                        attempt(archived.identifier, load_snapshot, dataset, archived)
+        for dataset in datasets.datasets(Family.HOURLY):
+            for hour, _ in hour_folders(layout.archive / dataset.archive):
+                is_wanted = (only is None or (dataset, hour) in only) and (dataset, hour) not in skip
+                # an hour without a listing was not downloaded completely, so the next run fetches the hour
+                if is_wanted and layout.batch_list(dataset, hour).exists():
+                    attempt(f"{dataset.name} {hour_text(hour)} UTC", load_hour, dataset, hour)
+        if only is None:
+            with lookup.alone(layout):
+                lookup.load(layout, store, converter, workers, lake.bodies_of(LOOKUPS))
+    # only the stream has these changes
+    attempt("visibility changes", store.keep_visibility_changes)
+    return done
 
 
 def kept_versions(layout: Layout, dataset: Dataset, identifier: str) -> list[ArchivedSnapshot]:
@@ -290,10 +275,12 @@ class Repair:
     def _converted(
         self, name: str, archives: Sequence[Archive], dataset: Dataset, damaged: Sequence[Path]
     ) -> list[ConvertedFile]:
-        how: dict[str, Any] = {"bodies": self.bodies_of(dataset), "converter": self.converter, "engine": self.engine}
+        bodies = self.bodies_of(dataset)
         aside = [(path, set_aside(path)) for path in damaged if os.path.lexists(path)]
         try:
-            made = convert_archives(name, archives, self.layout, **how)
+            made = convert_archives(
+                name, archives, self.layout, bodies=bodies, converter=self.converter, engine=self.engine
+            )
         except BaseException:
             for path, kept in aside:
                 if not path.exists():

@@ -10,17 +10,14 @@ from __future__ import annotations
 import copyreg
 import enum
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-import pyarrow as pa
-
-import resources.tables as declared
 from resources.datasets.live import LIVE_CHANGES
-from resources.tables import TIMESTAMP, Column, Table
+from resources.tables import Table, articles, entities, ledger, reference, structured, views
 
 #: Time for which the service retains an hour's files.
 RETENTION: Final = timedelta(hours=48)
@@ -46,13 +43,12 @@ class Family(enum.StrEnum):
     LOOKUP = "lookup"  # single pages, requested individually; no partitions
 
 
-_PLACE = {"project_id": pa.string(), "namespace_id": pa.int64()}
 #: Columns whose values the archive determines. Every table in the family has these columns.
-_GIVEN = {
-    Family.LIST: {},
-    Family.HOURLY: {"batch_hour": TIMESTAMP, **_PLACE},
-    Family.SNAPSHOT: {"snapshot_id": pa.string(), "snapshot_version": pa.string(), **_PLACE},
-    Family.LOOKUP: {"source_at": TIMESTAMP, **_PLACE},
+_GIVEN: dict[Family, tuple[str, ...]] = {
+    Family.LIST: (),
+    Family.HOURLY: ("batch_hour", "project_id", "namespace_id"),
+    Family.SNAPSHOT: ("snapshot_id", "snapshot_version", "project_id", "namespace_id"),
+    Family.LOOKUP: ("source_at", "project_id", "namespace_id"),
 }
 
 
@@ -134,7 +130,7 @@ class Dataset:
     @property
     def given(self) -> tuple[str, ...]:
         """Columns whose values the archive determines. A record with a different value is rejected."""
-        return tuple(_GIVEN[self.family])
+        return _GIVEN[self.family]
 
     @property
     def uniqueness(self) -> Uniqueness:
@@ -145,37 +141,6 @@ class Dataset:
         order = tuple(f'"{name}" DESC NULLS LAST' for name in _NEWEST if name in self.table.schema.names)
         return Uniqueness(key, order)
 
-    def scope(self, mirrored: Iterable[tuple[str, int]], *, wikidata: bool) -> tuple[tuple[str, int], ...]:
-        """Return the dataset's fixed pairs (only if `wikidata` is true), or `mirrored` if it has no fixed pairs."""
-        return tuple(mirrored) if not self.places else self.places if wikidata else ()
-
-    def __post_init__(self) -> None:
-        for name, given in _GIVEN[self.family].items():
-            if name not in self.table.schema.names or self.table[name].type != given:
-                raise ValueError(f"{self.name} needs a column {name} of type {given} for its family {self.family}.")
-        for column in self.table:
-            if (fault := self._fault(column)) is not None:
-                raise ValueError(f"{self.name}.{column.name} {fault}.")
-
-    def _fault(self, column: Column) -> str | None:
-        """Return the fault in a column's declaration, or None if the declaration is valid."""
-        table = self.table
-        if any(table[name].path is None or table[name].type != column.type for name in column.first_of):
-            return "has sources (`first_of`) that are not in the record or have another type"
-        if column.first_of and (column.path is not None or column.default is not None):
-            return "has sources (`first_of`), so it cannot also have a path or a default"
-        if (column.default is not None or column.values) and column.type != pa.string():
-            return "is not a text column; only text columns can have a default or a list of values"
-        if column.json and (column.type != pa.string() or column.path is None or column.required or column.values):
-            return "is stored as JSON, so it must be an optional text column with a path and without a list of values"
-        if any(table[name].json for name in column.first_of):
-            return "has sources (`first_of`) that are stored as JSON"
-        if column.default is not None and column.values and column.default not in column.values:
-            return "has a default that is not in its list of values"
-        if column.required and not (column.path or column.first_of or column.name in self.given):
-            return "is required, but neither the record nor the archive has a value for it"
-        return None
-
 
 LISTS = tuple(
     Dataset(
@@ -185,16 +150,16 @@ LISTS = tuple(
         archive="reference",
         description="The service's reference lists, as served. These lists rarely change.",
     )
-    for table in declared.REFERENCE_TABLES
+    for table in reference.REFERENCE_TABLES
 )
 ARTICLE_CHANGES = Dataset(
-    declared.ARTICLE_CHANGES,
+    articles.ARTICLE_CHANGES,
     Family.HOURLY,
     endpoint="batches",
     archive="batches",
     description="Verified hourly files from the service, containing changed articles.",
-    bodies=declared.ARTICLE_BODIES,
-    state=declared.ARTICLES,
+    bodies=articles.ARTICLE_BODIES,
+    state=articles.ARTICLES,
     stream=LIVE_CHANGES,
     # both rows of a page move have the same event; rows without an event are compared in full
     unique=Uniqueness(
@@ -207,12 +172,12 @@ ARTICLE_CHANGES = Dataset(
     leaves_warehouse=True,
 )
 SNAPSHOT_ARTICLES = Dataset(
-    declared.SNAPSHOT_ARTICLES,
+    articles.SNAPSHOT_ARTICLES,
     Family.SNAPSHOT,
     endpoint="snapshots",
     archive="snapshots",
     description="Verified snapshots of complete projects from the service.",
-    bodies=declared.ARTICLE_BODIES,
+    bodies=articles.ARTICLE_BODIES,
     rows_stay_in_lake=True,
     unique=Uniqueness(
         key=("article_id", "version_id"),
@@ -221,48 +186,48 @@ SNAPSHOT_ARTICLES = Dataset(
     is_chunked=True,
     quota="snapshot",
     chunk_quota="chunk",
-    state=declared.ARTICLES,
+    state=articles.ARTICLES,
 )
 STRUCTURED_ARTICLES = Dataset(
-    declared.STRUCTURED_ARTICLES,
+    structured.STRUCTURED_ARTICLES,
     Family.SNAPSHOT,
     endpoint="snapshots/structured-contents",
     archive="structured_contents",
     description="Verified structured contents snapshots (a project's parsed articles) from the service.",
-    bodies=declared.STRUCTURED_BODIES,
-    derived=declared.STRUCTURED_VIEWS,
-    native=(declared.INFOBOX_FIELDS,),
+    bodies=structured.STRUCTURED_BODIES,
+    derived=structured.STRUCTURED_VIEWS,
+    native=(structured.INFOBOX_FIELDS,),
 )
 #: Items and properties. Undocumented details of Wikidata's files (above all their identifiers) are assumed to be the
 #: same as for article files.
 WIKIDATA = (("wikidatawiki", 0), ("wikidatawiki", 120))
 ENTITY_CHANGES = Dataset(
-    declared.ENTITY_CHANGES,
+    entities.ENTITY_CHANGES,
     Family.HOURLY,
     endpoint="batches/wikidata",
     archive="wikidata_batches",
     description="Verified hourly files from the service, containing changed Wikidata items and properties.",
-    bodies=declared.ENTITY_BODIES,
-    state=declared.ENTITIES,
+    bodies=entities.ENTITY_BODIES,
+    state=entities.ENTITIES,
     places=WIKIDATA,
     compacted_by=("entity_id", "event_at"),
 )
 SNAPSHOT_ENTITIES = Dataset(
-    declared.SNAPSHOT_ENTITIES,
+    entities.SNAPSHOT_ENTITIES,
     Family.SNAPSHOT,
     endpoint="snapshots/wikidata",
     archive="wikidata_snapshots",
     description="Verified snapshots of all Wikidata items and properties from the service.",
-    bodies=declared.ENTITY_BODIES,
-    state=declared.ENTITIES,
+    bodies=entities.ENTITY_BODIES,
+    state=entities.ENTITIES,
     places=WIKIDATA,
-    derived=declared.ENTITY_VIEWS,
+    derived=entities.ENTITY_VIEWS,
     is_chunked=True,
     quota="snapshot",
     chunk_quota="chunk",
 )
 LOOKUPS = Dataset(
-    declared.LOOKUPS,
+    articles.LOOKUPS,
     Family.LOOKUP,
     endpoint="articles",
     archive="lookups",
@@ -318,24 +283,24 @@ def tables() -> tuple[Table, ...]:
         for table in (*filter(None, [one.state]), one.table, *filter(None, [one.bodies]), *one.derived)
     )
     return (
-        declared.ARTICLES,
-        declared.ARTICLE_CHANGES,
-        declared.ARTICLE_BODIES,
-        declared.SNAPSHOT_ARTICLES,
-        declared.SNAPSHOTS,
-        declared.REDIRECTS,
-        *declared.REFERENCE_TABLES,
+        articles.ARTICLES,
+        articles.ARTICLE_CHANGES,
+        articles.ARTICLE_BODIES,
+        articles.SNAPSHOT_ARTICLES,
+        ledger.SNAPSHOTS,
+        articles.REDIRECTS,
+        *reference.REFERENCE_TABLES,
         *own,
-        declared.HOURS,
-        declared.PROJECT_STATE,
-        declared.LOADS,
-        declared.COMPACTED_FILES,
-        declared.REJECTS,
-        declared.VISIBILITY_CHANGES,
-        *declared.LIVE_VIEWS,
-        *declared.STREAM_VIEWS,
-        *declared.QUESTIONS,
-        declared.ABOUT,
+        ledger.HOURS,
+        ledger.PROJECT_STATE,
+        ledger.LOADS,
+        ledger.COMPACTED_FILES,
+        ledger.REJECTS,
+        articles.VISIBILITY_CHANGES,
+        *views.LIVE_VIEWS,
+        *views.STREAM_VIEWS,
+        *views.QUESTIONS,
+        ledger.ABOUT,
     )
 
 

@@ -263,7 +263,9 @@ class Settings(BaseModel):
 
     def scope_of(self, dataset: Dataset) -> tuple[tuple[str, int], ...]:
         """Return a dataset's mirrored (project, namespace) pairs, or an empty tuple if the dataset is not mirrored."""
-        return dataset.scope(self.scope, wikidata=self.wikidata)
+        if dataset.places:
+            return dataset.places if self.wikidata else ()
+        return self.scope
 
     @property
     def dagster_home(self) -> Path:

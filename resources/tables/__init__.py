@@ -18,14 +18,7 @@ from resources.tables.articles import (
     Purpose,
 )
 from resources.tables.declaration import TIMESTAMP, Column, Macro, Table, version_of
-from resources.tables.entities import (
-    ENTITIES,
-    ENTITIES_AT,
-    ENTITY_BODIES,
-    ENTITY_CHANGES,
-    ENTITY_VIEWS,
-    SNAPSHOT_ENTITIES,
-)
+from resources.tables.entities import ENTITIES, ENTITIES_AT, ENTITY_VIEWS
 from resources.tables.ledger import (
     ABOUT,
     COMPACTED_FILES,
@@ -40,8 +33,6 @@ from resources.tables.ledger import (
     SNAPSHOTS,
     HourState,
 )
-from resources.tables.reference import REFERENCE_TABLES
-from resources.tables.structured import INFOBOX_FIELDS, STRUCTURED_ARTICLES, STRUCTURED_BODIES, STRUCTURED_VIEWS
 from resources.tables.views import LIVE_VIEWS, MACROS, QUESTIONS, STREAM_RUNS, STREAM_VIEWS
 
 __all__ = [
@@ -53,11 +44,8 @@ __all__ = [
     "COVERED",
     "ENTITIES",
     "ENTITIES_AT",
-    "ENTITY_BODIES",
-    "ENTITY_CHANGES",
     "ENTITY_VIEWS",
     "HOURS",
-    "INFOBOX_FIELDS",
     "LIVE_VIEWS",
     "LOADS",
     "LOOKUPS",
@@ -67,17 +55,12 @@ __all__ = [
     "QUESTIONS",
     "RECHECKS",
     "REDIRECTS",
-    "REFERENCE_TABLES",
     "REJECTED_LINES",
     "REJECTS",
     "SNAPSHOTS",
     "SNAPSHOT_ARTICLES",
-    "SNAPSHOT_ENTITIES",
     "STREAM_RUNS",
     "STREAM_VIEWS",
-    "STRUCTURED_ARTICLES",
-    "STRUCTURED_BODIES",
-    "STRUCTURED_VIEWS",
     "TIMESTAMP",
     "VISIBILITY_CHANGES",
     "ChangeType",

@@ -89,7 +89,7 @@ def test_what_was_backed_up_after_a_compaction_and_during_loads_answers_alike(tm
         *hours, last = mirror.newest(3)
         assert mirror.materialize(hours).success
         for dataset in (SNAPSHOT_ARTICLES, STRUCTURED_ARTICLES, SNAPSHOT_ENTITIES):
-            wiki = dataset.scope([("enwiki", 0)], wikidata=True)[0][0]
+            wiki = dataset.places[0][0] if dataset.places else "enwiki"
             made = mirror.take_snapshot(f"{wiki}_namespace_0", dataset, **mirror.at("download ", take))
             assert made.success, made.sentence
         # one step of the compaction is committed then, and others are not

@@ -20,7 +20,8 @@ from resources.enterprise import EnterpriseClient
 from resources.enterprise.errors import NotPublishedYet
 from resources.lake import Layout
 from resources.settings import Settings
-from resources.tables import REFERENCE_TABLES, HourState
+from resources.tables import HourState
+from resources.tables.reference import REFERENCE_TABLES
 from resources.warehouse import HourStatus, Warehouse
 from tests.e2e.forkserver import without_history
 from tests.unit.enterprise.conftest import HOUR, QUICK, Clock

@@ -20,7 +20,8 @@ import pytest
 
 from resources import datasets
 from resources.datasets import LISTS
-from resources.tables import ARTICLE_CHANGES, LOOKUPS, REFERENCE_TABLES, REJECTED_LINES, SNAPSHOT_ARTICLES
+from resources.tables import ARTICLE_CHANGES, LOOKUPS, REJECTED_LINES, SNAPSHOT_ARTICLES
+from resources.tables.reference import REFERENCE_TABLES
 from resources.warehouse import ConvertedFile, Snapshot, Warehouse
 from tests.builds import NO_BAR, OpenWarehouse, close, close_all, lay, looking
 

@@ -74,10 +74,6 @@ SERVICE: Final = dg.AssetSpec(
     "lookups and streams. The resource `enterprise` shows the configured service.",
 )
 
-#: Families whose layers can be materialized separately. A lookup passes through all layers in one step.
-_STEPWISE: Final = frozenset({Family.LIST, Family.SNAPSHOT, Family.HOURLY})
-
-
 #: Unpartitioned assets have a code version, so that the Dagster UI marks results of an older table declaration. Hours
 #: and snapshots have no code version, because every partition would appear outdated until materialized again.
 _VERSIONS: Final[dict[Family, Callable[[Table], str]]] = {Family.LIST: list_version, Family.LOOKUP: conversion_version}
@@ -138,7 +134,7 @@ def specs(dataset: Dataset, *, skippable: bool = False) -> tuple[dg.AssetSpec, d
         "description": f"{table.description}{more}",
         "code_version": None if made_by is None else made_by(table),
     }
-    if dataset.family in _STEPWISE:
+    if dataset.family is not Family.LOOKUP:  # a lookup passes through all layers in one step
         of_table["automation_condition"] = FOLLOW_UPSTREAM
     return (
         dg.AssetSpec(
@@ -222,20 +218,12 @@ def first_of_mirror(data: Path, now: datetime) -> datetime:
     """
     path, hour = data / "state" / "first_hour.json", recent_hours(now)[0]
 
-    def noted() -> datetime | None:
-        found = files.read_cache(path, _NOTE)
-        # hours outside this range were recorded with a wrong clock
-        return found.astimezone(UTC) if found is not None and EARLIEST <= found <= hour else None
-
     try:
-        if (known := noted()) is not None:
-            return known
-        if not data.is_dir() or not any(data.iterdir()):
-            return hour
-        path.parent.mkdir(exist_ok=True)
-        with files.held(path.with_name(f"{path.name}.lock"), wait_seconds=10):
-            if (known := noted()) is not None:  # another process has recorded the hour since
-                return known
+        known = files.read_cache(path, _NOTE)
+        # hours outside this range were recorded with a wrong clock
+        if known is not None and EARLIEST <= known <= hour:
+            return known.astimezone(UTC)
+        if data.is_dir() and any(data.iterdir()):
             files.write(path, json.dumps(hour.isoformat()).encode() + b"\n")
     except (OSError, MirrorError) as error:
         _log.info(

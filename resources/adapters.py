@@ -24,7 +24,7 @@ from pydantic.fields import FieldInfo
 from resources import connection
 from resources.datasets import Dataset
 from resources.engine import Engine, LineReporter
-from resources.enterprise import EnterpriseClient, Service
+from resources.enterprise import EnterpriseClient
 from resources.lake import Converter, Layout
 from resources.remote import SCHEME, RemoteCompactor, RemoteConverter, compactor
 from resources.settings import BODIES, Settings
@@ -100,10 +100,6 @@ class ConfiguredEnterprise(_Configured):
     def scope_of(self, dataset: Dataset) -> tuple[tuple[str, int], ...]:
         """Return a dataset's mirrored (project, namespace) pairs, or an empty tuple if the dataset is not mirrored."""
         return self.settings.scope_of(dataset)
-
-    def service(self) -> Service:
-        self.check()
-        return connection.service(self.settings)
 
     def client(self, seconds: float | None = None) -> AbstractContextManager[EnterpriseClient]:
         """Open a service client as a context manager. `seconds` is a time limit for callers that cannot wait."""

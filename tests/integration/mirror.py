@@ -24,6 +24,7 @@ from pydantic import SecretStr
 from assets.layers import EARLIEST, HOUR, hour_of, key_of
 from assets.steps.rebuilding import Repair, Repaired
 from pipelines.definitions import build_defs
+from resources import connection
 from resources.adapters import ConfiguredEngine, ConfiguredEnterprise, ConfiguredLake, ConfiguredWarehouse
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.engine import Engine, LineReporter
@@ -336,7 +337,7 @@ class Mirror:
             @contextmanager
             def client(self, seconds: float | None = None) -> Iterator[EnterpriseClient]:
                 with EnterpriseClient(
-                    self.service(),
+                    connection.service(self.settings),
                     state=mirror.data / "state",
                     clock=mirror.sandbox.clock.now,
                     retry=mirror.retry,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from resources import machine
+from resources import connection, machine
 from resources.adapters import ConfiguredEngine, ConfiguredEnterprise, ConfiguredLake, ConfiguredWarehouse
 from resources.connection import sandbox_settings
 from resources.data_folder import OriginError, origin_of
@@ -18,11 +18,10 @@ URL = "http://127.0.0.1:1"
 
 
 def service(data, url=URL, **more):
-    return ConfiguredEnterprise(
-        Settings(data=data, projects=("enwiki",), username="u", password="p", sandbox=False, **more).model_copy(
-            update={"base_url": url}
-        )
-    )
+    settings = Settings(data=data, projects=("enwiki",), username="u", password="p", sandbox=False, **more)
+    settings = settings.model_copy(update={"base_url": url})
+    ConfiguredEnterprise(settings).check()
+    return connection.service(settings)
 
 
 def test_the_scope_is_every_namespace_of_every_project_in_the_order_configured():
@@ -32,18 +31,18 @@ def test_the_scope_is_every_namespace_of_every_project_in_the_order_configured()
 
 
 def test_a_data_folder_is_bound_to_the_first_service_it_is_used_with(tmp_path):
-    made = service(tmp_path, contact="ops@example.org", anonymous=True).service()
+    made = service(tmp_path, contact="ops@example.org", anonymous=True)
     assert (made.base_url, made.username, made.password) == (URL, "u", "p")
     assert (made.contact, made.anonymous) == ("ops@example.org", True)
     assert origin_of(tmp_path) == URL
-    service(tmp_path).service()
+    service(tmp_path)
     with pytest.raises(OriginError, match="contains data from"):
-        service(tmp_path, "http://127.0.0.1:2").service()
+        service(tmp_path, "http://127.0.0.1:2")
 
 
 def test_an_address_that_cannot_be_one_binds_nothing(tmp_path):
     with pytest.raises(SettingsError, match="base_url is not valid"):
-        service(tmp_path, "ftp://nowhere").service()
+        service(tmp_path, "ftp://nowhere")
     assert origin_of(tmp_path) is None
 
 

@@ -14,7 +14,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, NonNegativeInt, TypeAdapter
 
@@ -29,9 +28,7 @@ from resources.lake import Converter, Layout, digest_of, journal
 from resources.lake.journal import Asked, Journals
 from resources.remote import RemoteConverter
 from resources.tables import Purpose
-
-if TYPE_CHECKING:
-    from resources.warehouse import Warehouse
+from resources.warehouse import Warehouse
 
 _log = logging.getLogger(__name__)
 

@@ -15,19 +15,16 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from resources import files
 from resources.datasets import ARTICLE_CHANGES, RETENTION
 from resources.datasets.live import Run, Step
+from resources.enterprise import EnterpriseClient, StreamOptions
 from resources.errors import MirrorError
 from resources.formatting import counted, hour_text, moment_text
+from resources.lake.live import LiveLake
 from resources.tables import COVERED
-
-if TYPE_CHECKING:
-    from resources.enterprise import EnterpriseClient, StreamOptions
-    from resources.lake.live import LiveLake
-    from resources.warehouse import Warehouse
+from resources.warehouse import Warehouse
 
 #: Age in seconds and size in bytes at which the event buffer is written to a file.
 STEP_SECONDS, STEP_BYTES = 10.0, 32 << 20
@@ -114,7 +111,7 @@ def keep(
         with client.stream(since=last.since, offsets=last.offsets, options=options) as stream:
             held: deque[bytes] = deque()
             size, due, said = 0, time.monotonic() + step_seconds, time.monotonic()
-            tidy = _Tidying(lake, warn)
+            trim_due, failure = 0.0, None
             while True:
                 is_last = ended()
                 for block in stream.take(0.0 if is_last else _LOOK_SECONDS):
@@ -139,7 +136,10 @@ def keep(
                             stream.read_again({one: moments.get(one, before.since) for one in back})
                         say(step, lag_of(step, clock()))
                         said = now
-                        tidy.run()
+                        failure = _merge(lake, failure, warn)
+                        if now >= trim_due:
+                            lake.trim()
+                            trim_due = now + _TRIM_SECONDS
                 if is_last:
                     return
 
@@ -162,26 +162,16 @@ def _emptied(held: deque[bytes]) -> Iterator[bytes]:
         yield held.popleft()
 
 
-class _Tidying:
-    """Maintenance between steps. Each failure is reported only once and does not stop the stream."""
-
-    def __init__(self, lake: LiveLake, warn: Callable[[str], None]) -> None:
-        self._lake, self._warn = lake, warn
-        self._trim_due, self._said = 0.0, set[str]()
-
-    def run(self) -> None:
-        """Merge small files, and release memory if due."""
-        try:
-            while self._lake.merge() is not None:
-                pass
-            self._said.clear()
-        except MirrorError as error:
-            if (sentence := str(error)) not in self._said:
-                self._said.add(sentence)
-                self._warn(sentence)
-        if (now := time.monotonic()) >= self._trim_due:
-            self._lake.trim()
-            self._trim_due = now + _TRIM_SECONDS
+def _merge(lake: LiveLake, known: str | None, warn: Callable[[str], None]) -> str | None:
+    """Merge small files. A failure does not stop the stream, and is reported unless its message is `known`."""
+    try:
+        while lake.merge() is not None:
+            pass
+    except MirrorError as error:
+        if str(error) != known:
+            warn(str(error))
+        return str(error)
+    return None
 
 
 def missed(last: Step, now: datetime) -> Gap | None:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import chain, groupby
@@ -140,20 +141,31 @@ def _compacts(warehouse: Warehouse) -> bool:
 def _replaced(layout: Layout, ledger: Ledger, now: datetime, *, compacts: bool) -> Iterator[tuple[Path, str]]:
     """Yield replaced files in removal order. If the process is killed, the next call finds the remaining files."""
     for dataset in datasets.datasets(Family.HOURLY):
-        for day, hours in groupby(_hours(layout, dataset), datetime.date):
+        roots = (layout.lake / dataset.name, layout.archive / dataset.archive)
+        every = sorted({hour for root in roots for hour, _ in paths.hour_folders(root)})
+        for day, hours in groupby(every, datetime.date):
             named = ledger.of_day(day, dataset)
-            of_hours: dict[str, list[LoadedFile]] = {}
+            loads: dict[str, list[LoadedFile]] = defaultdict(list)
             for file in named.files:
-                of_hours.setdefault(file.lake_path.partition("/")[2].rpartition("/")[0], []).append(file)
+                loads[file.lake_path.rpartition("/")[0]].append(file)
+            compacted = {file.lake_path for file in named.files if file.is_compacted}
             for hour in hours:
-                loaded = of_hours.get(paths.hour_folder(hour), [])
-                yield from _of_hour(layout, dataset, hour, loaded, named)
-                yield from _archives_of_hour(layout, dataset, hour, loaded)
+                folder = f"{dataset.name}/{paths.hour_folder(hour)}"
+                since = {file.identifier: file.loaded_at for file in loads[folder]}
+                found = layout.storage.list(layout.lake / folder, f"*.{paths.PARQUET}")
+                dated = {path: since.get(name.identifier) for path in found if (name := paths.parse(path.name))}
+                yield from _lake_files(layout, dated, named, compacted, "another conversion of the hour is loaded")
+                yield from _archives_of_hour(layout, dataset, hour, loads[folder])
     for dataset in datasets.datasets(Family.SNAPSHOT):
-        versions = ledger.versions(dataset)
-        yield from _of_snapshots(layout, dataset, versions, ledger.of_snapshots(dataset))
-        for identifier in sorted({identifier for identifier, _, _ in versions}):
-            kept = {version for name, version, _ in versions if name == identifier}
+        named = ledger.of_snapshots(dataset)
+        compacted = {file.lake_path for file in named.files if file.is_compacted}
+        versions: dict[str, dict[str, datetime]] = defaultdict(dict)
+        for identifier, version, loaded_at in ledger.versions(dataset):
+            versions[identifier][version] = loaded_at
+        for identifier, kept in versions.items():
+            found = layout.storage.list(layout.lake / dataset.name / identifier, "*/*.parquet")
+            dated = dict.fromkeys(found, max(kept.values()))
+            yield from _lake_files(layout, dated, named, compacted, "newer versions of the snapshot are loaded")
             yield from _archives_of_snapshot(layout, dataset, identifier, kept)
     for dataset in () if compacts else datasets.datasets():
         yield from _compacted(layout, dataset, ledger)
@@ -174,27 +186,22 @@ def _of_stream(layout: Layout, now: datetime) -> Iterator[tuple[Path, str]]:
                 yield path, "the service no longer has files for these hours"
 
 
-def _hours(layout: Layout, dataset: Dataset) -> list[datetime]:
-    roots = (layout.lake / dataset.name, layout.archive / dataset.archive)
-    return sorted({hour for root in roots for hour, _ in paths.hour_folders(root)})
-
-
-def _of_hour(
-    layout: Layout, dataset: Dataset, hour: datetime, loads: list[LoadedFile], named: Named
+def _lake_files(
+    layout: Layout, since: Mapping[Path, datetime | None], named: Named, compacted: Collection[str], why: str
 ) -> Iterator[tuple[Path, str]]:
-    folder = f"{dataset.name}/{paths.hour_folder(hour)}"
-    loaded = {file.identifier: file.loaded_at for file in loads}
-    compacted = {file.lake_path for file in loads if file.is_compacted}
-    for path in layout.storage.list(layout.lake / folder, f"*.{paths.PARQUET}"):
-        name = paths.parse(path.name)
-        since = loaded.get(name.identifier) if name is not None else None
-        if f"{folder}/{path.name}" in named.paths:
+    """Yield the unreferenced files among the keys of `since`, which maps each file to its scope's newest load."""
+    for path, loaded_at in since.items():
+        name = path.relative_to(layout.lake).as_posix()
+        if name in named.paths:
             continue
-        if f"{folder}/{path.name}" in compacted:
+        if name in compacted:
             # its rejects are retained, because the compacted file contains no rejects
             yield path, "its rows are in a compacted file"
-        elif since is not None and _older(layout.storage, path, since):
-            yield from _with_rejects(layout, path, "another conversion of the hour is loaded")
+        elif loaded_at is not None and _older(layout.storage, path, loaded_at):
+            rejects = layout.lake / REJECTS.name / name.partition("/")[2]
+            for beside in (rejects, lines_file(rejects), path):
+                if layout.storage.exists(beside):
+                    yield beside, why
 
 
 def _compacted(layout: Layout, dataset: Dataset, ledger: Ledger) -> Iterator[tuple[Path, str]]:
@@ -203,31 +210,6 @@ def _compacted(layout: Layout, dataset: Dataset, ledger: Ledger) -> Iterator[tup
     for path in layout.storage.list(layout.compacted_folder(dataset.name), f"*.{paths.PARQUET}"):
         if path.relative_to(layout.lake).as_posix() not in named:
             yield path, "no compaction references the file"
-
-
-def _of_snapshots(
-    layout: Layout, dataset: Dataset, versions: Iterable[tuple[str, str, datetime]], named: Named
-) -> Iterator[tuple[Path, str]]:
-    compacted = {file.lake_path for file in named.files if file.is_compacted}
-    newest: dict[str, datetime] = {}
-    for identifier, _, loaded_at in versions:
-        newest[identifier] = max(loaded_at, newest.get(identifier, loaded_at))
-    for identifier, since in newest.items():
-        for path in layout.storage.list(layout.lake / dataset.name / identifier, "*/*.parquet"):
-            name = path.relative_to(layout.lake).as_posix()
-            if name in compacted - named.paths:
-                yield path, "its rows are in a compacted file"
-            elif name not in named.paths | compacted and _older(layout.storage, path, since):
-                yield from _with_rejects(layout, path, "newer versions of the snapshot are loaded")
-
-
-def _with_rejects(layout: Layout, path: Path, why: str) -> Iterator[tuple[Path, str]]:
-    table = path.relative_to(layout.lake).parts[0]
-    rejects = layout.lake / REJECTS.name / path.relative_to(layout.lake / table)
-    for beside in (rejects, lines_file(rejects)):
-        if layout.storage.exists(beside):
-            yield beside, why
-    yield path, why
 
 
 def _archives_of_hour(

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import copyreg
 import enum
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -302,21 +300,3 @@ def tables() -> tuple[Table, ...]:
         *views.QUESTIONS,
         ledger.ABOUT,
     )
-
-
-@contextmanager
-def also(*more: Dataset) -> Iterator[None]:
-    """Declare additional datasets for all definitions built within the context.
-
-    Raises ValueError if another dataset already uses the table or the archive folder.
-    """
-    names = Counter(table.name for table in (*tables(), *(one.table for one in more)))
-    folders = Counter(one.archive for one in (*_declared, *more) if one.family is not Family.LIST)
-    if twice := [name for counted in (names, folders) for name, count in counted.items() if count > 1]:
-        raise ValueError(f"Declared twice: {', '.join(twice)}.")
-    before = list(_declared)
-    _declared.extend(more)
-    try:
-        yield
-    finally:
-        _declared[:] = before

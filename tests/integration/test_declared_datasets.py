@@ -20,7 +20,6 @@ from assets.layers import key_of
 from pipelines.cli import wme
 from pipelines.definitions import build_defs
 from pipelines.report import dictionary
-from resources import datasets
 from resources.datasets import Dataset, Family, last_complete_hour
 from resources.settings import read
 from resources.tables.declaration import (
@@ -34,6 +33,7 @@ from resources.tables.declaration import (
     Column,
     Table,
 )
+from tests.declared import also
 from tests.unit.enterprise.loopback import Loopback, Reply, json_reply
 from tests.unit.lake.conftest import tar_bytes
 
@@ -134,7 +134,7 @@ def call(*words, **environ):
 
 def test_a_declaration_is_all_that_a_dataset_takes(service):
     hour = f"{HOUR:%Y-%m-%dT%H}"
-    with datasets.also(PLANETS, SIGHTINGS, MAPS):
+    with also(PLANETS, SIGHTINGS, MAPS):
         call("run", "--snapshots", "--from", hour)
         defs = build_defs(read())
         with dg.DagsterInstance.ephemeral() as instance:
@@ -158,7 +158,7 @@ def test_a_declaration_is_all_that_a_dataset_takes(service):
         assert NAME in call("snapshots", "list", "--dataset", "maps")
     kinds = replace(SIGHTING[-1], values=(*SIGHTING[-1].values, "bird"))
     wider = replace(SIGHTINGS.table, columns=(*SIGHTING[:-1], kinds))
-    with datasets.also(PLANETS, replace(SIGHTINGS, table=wider), MAPS):
+    with also(PLANETS, replace(SIGHTINGS, table=wider), MAPS):
         assert "Converted 1 rejected record." in call("rejects", "--retry")
         told = call("forget", "skywiki", "--yes", WME_PROJECTS="seawiki")
         assert all(name in told for name in ("sightings 3", "maps 1", f"partitions:  {NAME}"))

@@ -15,6 +15,7 @@ from pipelines.definitions import build_defs
 from pipelines.embedding import Prefix
 from resources import datasets
 from resources.settings import Settings
+from tests.declared import also
 
 ROOT = Path(pipelines.__file__).parents[1]
 
@@ -34,7 +35,7 @@ def test_a_declared_dataset_is_in_the_jobs_and_sensors_of_its_family():
         named(datasets.SNAPSHOT_ARTICLES, "kept_pages"),
         replace(named(datasets.LISTS[0], "licences"), archive="reference"),
     ]
-    with datasets.also(*more):
+    with also(*more):
         defs = build_defs(Settings())
         sensors = {
             one.name: {target.job_name for target in one.targets}

@@ -19,6 +19,7 @@ from resources.tables import REJECTED_LINES, Column, HourState, Table
 from resources.tables.declaration import BATCH_HOUR, INT, PROJECT_AND_NAMESPACE, SNAPSHOT_VERSION, TEXT
 from resources.warehouse import ConvertedFile, HourStatus, LakeFileError, Snapshot, Warehouse
 from tests.builds import lay, loaded_digests
+from tests.declared import also
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 THING = (Column("thing_id", INT, "Number of the thing.", "identifier", required=True), Column("label", TEXT, "Label."))
@@ -38,7 +39,7 @@ MORE = (COLOURS, EVENTS, CARDS)
 
 @pytest.fixture(autouse=True)
 def declared():
-    with datasets.also(*MORE):
+    with also(*MORE):
         yield
 
 

@@ -104,7 +104,8 @@ def failed_hours(
 ) -> set[datetime]:
     """Return recent hours whose last attempt failed in Dagster. `ours` is an asset key with the project's prefix."""
     graph = job.asset_layer.asset_graph
-    key, hours = layers.sibling(ours, layers.warehouse_key(dataset)), {key_of(hour): hour for hour in recent_hours(now)}
+    key = dg.AssetKey([*ours.path[:-2], *layers.warehouse_key(dataset).path])
+    hours = {key_of(hour): hour for hour in recent_hours(now)}
     # use the code location's partitions, because Dagster stores partition states by partitions definition
     definition = graph.get(key).partitions_def if graph.has(key) else None
     found = instance.get_status_by_partition(key, list(hours), definition or HOURS) or {}

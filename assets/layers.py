@@ -106,11 +106,6 @@ def unprefixed(key: dg.AssetKey) -> dg.AssetKey:
     return dg.AssetKey(key.path[-2:])
 
 
-def sibling(other: dg.AssetKey, key: dg.AssetKey) -> dg.AssetKey:
-    """Return `key` with the project prefix of the key `other`."""
-    return dg.AssetKey([*other.path[:-2], *key.path])
-
-
 #: Help text about snapshot partitions, shown in descriptions and messages.
 SNAPSHOT_KEYS: Final = (
     "A partition is one snapshot, named by the service's identifier: the project, `_namespace_` and the namespace "

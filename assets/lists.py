@@ -138,9 +138,14 @@ def _check_of_file(dataset: Dataset) -> Check[_Converted]:
 def _checks_of_table(dataset: Dataset) -> list[Check[_Loaded]]:
     key, setting = layers.warehouse_key(dataset), _MIRRORED.get(dataset)
     again = f"Materialize {layers.archive_key(dataset).to_user_string()} and its downstream assets."
-    empty = f"The service sent an empty list. {again}"
     found = [
-        Check("not_empty", key, "The list is not empty.", partial(_empty, dataset), empty),
+        Check(
+            "not_empty",
+            key,
+            "The list is not empty.",
+            lambda made: Found([] if made[0] else [f"{dataset.name} has no rows"], len(made[0])),
+            f"The service sent an empty list. {again}",
+        ),
         Check("unique_key", key, "No entry appears twice in the list.", _repeated, again),
         Check(
             "mirrored_known",
@@ -159,10 +164,6 @@ def _accounted(made: _Converted) -> Found:
     expected, count = len(json.loads(raw)), pq.read_metadata(conversion.path).num_rows
     wrong = f"{conversion.path} contains {counted(count, 'row')}, but the list has {counted(expected, 'record')}"
     return Found([wrong, *conversion.odd] if count != expected else [], expected)
-
-
-def _empty(dataset: Dataset, made: _Loaded) -> Found:
-    return Found([] if made[0] else [f"{dataset.name} has no rows"], len(made[0]))
 
 
 def _repeated(made: _Loaded) -> Found:

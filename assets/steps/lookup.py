@@ -176,40 +176,33 @@ def ask(
     now: Callable[[], datetime],
 ) -> Looked:
     """Look up the pages in parallel, once each. Each page costs one unit of quota. Each response is stored on disk."""
-    counts = {True: 0, False: 0}
-    counting = threading.Lock()
     # random microseconds keep timestamps unique even if the clock was set back
     source_at = now().replace(microsecond=1 + secrets.randbelow(999_999))
     with Journals(layout, source_at) as journals, engine.task("look up", len(wanted), "page") as advance:
 
-        def look_up(asked: Asked) -> None:
+        def look_up(asked: Asked) -> bool | None:
             if not budget.take():
-                return
+                return None
             looked_up_at = now()
             try:
                 listing = client.lookups.articles(
                     asked.name, Query(filters=(Filter("is_part_of.identifier", asked.project_id),), limit=1)
                 )
-                record = _only(listing.raw)
+                # the unmodified record in an array of one element
+                record = listing.raw.strip().removeprefix(b"[").removesuffix(b"]").strip()
             except NotFound:
                 record = None
             journals.add(asked, looked_up_at, record)
-            with counting:
-                counts[record is not None] += 1
-                advance(1)
+            advance(1)
+            return record is not None
 
         outcomes = engine.map(look_up, wanted, ends=ends_run)
     failures = dict.fromkeys(str(outcome.error) for outcome in outcomes if isinstance(outcome.error, EnterpriseError))
     for outcome in outcomes:
         if not isinstance(outcome.error, EnterpriseError | None):
             raise outcome.error
-    return Looked(counts[True], counts[False], tuple(failures))
-
-
-def _only(raw: bytes) -> bytes:
-    """Return the unmodified record from a one-element JSON array."""
-    text = raw.strip()
-    return text[1:-1].strip() if text.startswith(b"[") else text
+    found = [outcome.result for outcome in outcomes]
+    return Looked(found.count(True), found.count(False), tuple(failures))
 
 
 def load(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -125,7 +125,9 @@ def keep(
                     counts = len(stream.connections), stream.reconnect_count, stream.too_long_count
                     run = Run(began_at, clock(), *counts)
                     is_due = is_last or now - said >= _SAID_SECONDS
-                    step = lake.add(_emptied(held), clock(), always=is_due, run=run, service_now=stream.now)
+                    # release each buffered block when it is read, because writing needs the same amount of memory again
+                    blocks = (held.popleft() for _ in range(len(held)))
+                    step = lake.add(blocks, clock(), always=is_due, run=run, service_now=stream.now)
                     size, due = 0, now + step_seconds
                     if step is not None:
                         stream.positions.committed(step.offsets, step.published_at)
@@ -154,12 +156,6 @@ def is_kept(state: Path) -> bool:
             return False
     except StreamBusyError:
         return True
-
-
-def _emptied(held: deque[bytes]) -> Iterator[bytes]:
-    """Yield and release the buffered blocks one by one, because writing needs the same amount of memory again."""
-    while held:
-        yield held.popleft()
 
 
 def _merge(lake: LiveLake, known: str | None, warn: Callable[[str], None]) -> str | None:

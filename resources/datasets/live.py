@@ -10,7 +10,7 @@ import json
 import re
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -118,23 +118,19 @@ class Step:
 
 
 COUNTS = ("row_count", "duplicate_count", "other_count", "reject_count", "reset_count")
-
-_FACTS = tuple(one.name for one in fields(Step) if one.name not in {"number", "path"})
-
-
 _STEP = TypeAdapter(Step)
 
 
 def facts_of(step: Step) -> str:
     """Return the JSON metadata for a step's file."""
-    return _STEP.dump_json(step, include=set(_FACTS)).decode()
+    return _STEP.dump_json(step, exclude={"number", "path"}).decode()
 
 
 def step_of(number: int, path: Path) -> Step:
     """Read the step from a file's metadata. Raises ValueError if there is no step, or OSError on a read error."""
     try:
         facts = json.loads(read_footer(path).metadata[METADATA_KEY.encode()])
-        return _STEP.validate_python({name: facts[name] for name in _FACTS} | {"number": number, "path": path})
+        return _STEP.validate_python(facts | {"number": number, "path": path})
     except (KeyError, TypeError, ValidationError) as error:
         raise ValueError(f"its metadata contains no stream position: {error!r}") from error
 

@@ -84,7 +84,7 @@ LIVE = dg.AssetSpec(
     owners=list(OWNERS),
     metadata=lake_metadata(_STREAMED.table),
     description="Every event in the mirrored projects, seconds after it occurs. live_changes contains events for "
-    "hours that have no file yet, and articles_live contains current pages. A run of the job `stream` reads "
+    "hours that have no file yet, and articles_live contains current pages. A run of the `stream` job reads "
     "for an hour, and the next run resumes at the last offset. Turn on the sensor keep_streaming, or run "
     "`wme stream`.",
 )

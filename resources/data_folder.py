@@ -113,7 +113,7 @@ def origin_of(data: Path) -> str | None:
         raise OriginError(
             f"{error.what} The file identifies the service that filled the data folder, so nothing was changed. "
             "Restore the file from a backup, or write "
-            f'{{"service": "..."}} to the file. The table `about` in the published file contains the service\'s name.'
+            f'{{"service": "..."}} to the file. The `about` table in the published file contains the service\'s name.'
         ) from None
 
 

@@ -1,6 +1,6 @@
 """Jobs for declared datasets, and their schedules, which are off by default.
 
-To backfill hours, start from the assets in the Dagster UI. The command `dagster job backfill` ignores the backfill
+To backfill hours, start from the assets in the Dagster UI. The `dagster job backfill` command ignores the backfill
 policy and starts one run per hour.
 """
 
@@ -71,7 +71,7 @@ def build_jobs(mirrored: Collection[Dataset], offered: Collection[Dataset], pref
         job(
             HOURS,
             hours,
-            "Fetches hourly files for one or more hours and loads them into DuckDB. The job `publish` then publishes "
+            "Fetches hourly files for one or more hours and loads them into DuckDB. The `publish` job then publishes "
             "the hours.",
         ),
         job(

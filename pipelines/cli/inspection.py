@@ -246,7 +246,7 @@ def rejects(
         found = rejected.places(warehouse, selection, shown)
         terminal.show(found.columns, found.rows, spare=("byte_offset", "bytes", "member"))
     terminal.say(
-        f"{counted(count, 'rejected record')}{f', {shown:,} shown' if count > shown else ''}. The table `rejects` "
+        f"{counted(count, 'rejected record')}{f', {shown:,} shown' if count > shown else ''}. The `rejects` table "
         "contains the original records."
     )
 

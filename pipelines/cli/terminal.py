@@ -249,7 +249,7 @@ class DatasetName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return declared[value]
 
 
-#: The option `--hours` of commands that show the mirror's state.
+#: The `--hours` option of commands that show the mirror's state.
 hours_option = click.option(
     "--hours",
     "count",
@@ -260,7 +260,7 @@ hours_option = click.option(
 )
 
 
-#: The option `--quiet` of commands that run in cron.
+#: The `--quiet` option of commands that run in cron.
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only failures, for cron.")
 
 

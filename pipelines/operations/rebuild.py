@@ -126,7 +126,7 @@ class Selection:
     reason: str | None = None
 
     def where(self) -> tuple[str, list[Any]]:
-        """Return an SQL condition on the table `rejects`, and the condition's parameters."""
+        """Return an SQL condition on the `rejects` table, and the condition's parameters."""
         found: dict[str, Any] = {
             "batch_hour = ?": self.hour,
             "project_id = ?": self.project,
@@ -166,7 +166,7 @@ def places(warehouse: Warehouse, selection: Selection, limit: int) -> QueryResul
 def lines(
     warehouse: Warehouse, selection: Selection, *, limit: int | None = None, raw: bool = False
 ) -> Iterator[dict[str, Any]]:
-    """Yield records as rows of the table `rejects`, newest hour first. The rows are read in batches.
+    """Yield records as rows of the `rejects` table, newest hour first. The rows are read in batches.
 
     Without `raw`, a row contains the record's size as `bytes` but no content. In rows with a `raw_path`, `raw` is only
     a prefix of the record. Raises NotPublishedError if nothing has been published yet.

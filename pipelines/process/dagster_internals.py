@@ -14,7 +14,7 @@
 `test_embedding.py` detects changes to this attribute. The attribute is needed until Dagster can rename an asset's
 resource keys.
 
-The command `python -m pipelines.process.dagster_internals` runs `dagster dev` with the guarded web server.
+The `python -m pipelines.process.dagster_internals` command runs `dagster dev` with the guarded web server.
 """
 
 from __future__ import annotations

@@ -184,7 +184,7 @@ def _tell_published(report: Status, warehouse: Reader, path: Path, settings: Set
         if listed and unknown:
             report.troubles.append(
                 f"The service's list of {table} does not contain {unknown}, so no files will arrive. Correct {name}. "
-                f"The table `{table}` contains the valid names."
+                f"The `{table}` table contains the valid names."
             )
     if counts[3]:
         report.troubles.append(

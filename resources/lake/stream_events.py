@@ -248,7 +248,7 @@ class Continuity:
             partition, there, here = step.forward
             _log.warning(
                 "The offsets of stream partition %s jumped ahead from %s to %s. If the service restarted the "
-                "numbering, its first events are not received. The check `agrees_with_stream` lists these events after "
+                "numbering, its first events are not received. The `agrees_with_stream` check lists these events after "
                 "their hourly files are loaded.",
                 *(partition, f"{there:,}", f"{here:,}"),
             )

@@ -17,7 +17,7 @@ _STATE_BYTES = 1 << 20
 
 
 def read_yaml(name: str) -> Any:
-    """Read a YAML table from the folder `data`."""
+    """Read a YAML table from the `data` folder."""
     return yaml.load((DATA / name).read_bytes(), yaml.CSafeLoader)
 
 

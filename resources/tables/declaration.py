@@ -24,7 +24,7 @@ class Column:
     Attributes:
         path: Dotted path of the value in the service's JSON record. Without a path, the value comes from `first_of` or
             from the archive, which determines the hour, project, namespace and snapshot. A record that contradicts its
-            archive is rejected. The column `extra` contains all other fields.
+            archive is rejected. The `extra` column contains all other fields.
         first_of: Columns from which the first non-null value is used.
         default: Default value if the record does not contain the field.
         values: Allowed values. An empty tuple allows any value.

@@ -41,7 +41,7 @@ from resources.warehouse.views.lake import Sources, make_views, prepare_folder, 
 _log = logging.getLogger(__name__)
 
 _ATTRIBUTION = (
-    "The text was written by contributors to the projects and is available under the licences in the column `license` "
+    "The text was written by contributors to the projects and is available under the licences in the `license` column "
     "(mostly CC BY-SA 4.0). Attribution requires the project, title and revision."
 )
 
@@ -102,7 +102,7 @@ class Publisher(Reader):
         """Publish the loaded data as a new `warehouse.duckdb`, unless the data is already published.
 
         Pending data is applied first, under the same lock. Otherwise, another run could load data in between, and a
-        published page could refer to a deleted row. `about` adds rows to the table `about`. Raises WarehouseBusyError,
+        published page could refer to a deleted row. `about` adds rows to the `about` table. Raises WarehouseBusyError,
         or WarehouseFullError if disk space or memory ran out. After either error, the previously published file
         remains.
         """

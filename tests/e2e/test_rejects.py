@@ -275,10 +275,10 @@ def test_list_by_reason_filters_bytes_and_json(mirror, call, hours):
     assert all("Not valid JSON" in other for other in others)
     assert sum(int(other.split()[0]) for other in others) == 2
     assert columns.split()[:4] == ["batch_hour", "archive", "member", "line_number"]
-    assert "The table `rejects` contains the original records." in told.out
+    assert "The `rejects` table contains the original records." in told.out
 
     told = call("rejects", "--reason", "not valid json", "--hour", f"{hours[1]:%Y-%m-%dT%H}", environ=mirror)
-    assert told.out.endswith("1 rejected record. The table `rejects` contains the original records.\n")
+    assert told.out.endswith("1 rejected record. The `rejects` table contains the original records.\n")
     assert call("rejects", "--project", "dewiki", environ=mirror).out == "No matching records were rejected.\n"
 
     told = call("rejects", "--limit", "1", "--project", "frwiki", "--raw", environ=mirror)

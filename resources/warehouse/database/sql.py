@@ -207,7 +207,7 @@ class Instances:
     ) -> Iterator[duckdb.DuckDBPyConnection]:
         """Yield a connection to which the caller attaches a file as `NAME`; the file is detached on exit.
 
-        If the folder `spill` exists, the instance has spilled to disk and is closed, because the instance would
+        If the `spill` folder exists, the instance has spilled to disk and is closed, because the instance would
         continue to use that path.
         """
         idle = self._idle[memory_limit]

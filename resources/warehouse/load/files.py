@@ -29,7 +29,7 @@ from resources.warehouse.database.sql import (
 from resources.warehouse.database.workarounds import is_exhausted
 from resources.warehouse.records import LakeFileError
 
-#: Columns of the table `incoming`: each file's ledger row, and values that only the load needs.
+#: Columns of the `incoming` table: each file's ledger row, and values that only the load needs.
 _INCOMING = pa.schema([*LOADS.schema, ("path", pa.string()), ("rejects_path", pa.string()), ("redone", pa.bool_())])
 #: Columns of `rejects` whose values come from the ledger.
 _SHARED = ("table_name", "source_at", "batch_hour", "project_id", "namespace_id")

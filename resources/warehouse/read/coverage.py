@@ -34,7 +34,7 @@ _NAMED: Final = 20
 
 @dataclass(frozen=True)
 class Cell:
-    """One hour of a project and namespace. `state` is a state from the table `hours`, `unknown` or `outside`.
+    """One hour of a project and namespace. `state` is a state from the `hours` table, `unknown` or `outside`.
 
     `redone` means that the hour was reloaded with different content. `reason` explains why the hour is not loaded, if
     known.
@@ -71,7 +71,7 @@ class Place:
         return f"{_prefix(self.dataset)}{self.project_id} namespace {self.namespace_id}"
 
     def counts(self) -> dict[str, int]:
-        """Return the number of hours in each state of the table `hours`."""
+        """Return the number of hours in each state of the `hours` table."""
         return {state.value: sum(cell.state == state for cell in self.cells) for state in HourState}
 
 
@@ -108,7 +108,7 @@ class Gap:
         span = hour_text(self.first)
         if self.hour_count > 1:
             span += f" to {hour_text(self.last)} ({counted(self.hour_count, 'hour')})"
-        more = " The other hours failed in the same way; the table `hours` contains each reason." if self.varies else ""
+        more = " The other hours failed in the same way; the `hours` table contains each reason." if self.varies else ""
         return f"{self.place} {span}: {self.state}. {self.reason or ''}{more}".strip()
 
 

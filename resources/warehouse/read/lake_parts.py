@@ -191,7 +191,7 @@ class LakePart:
         )
 
     def insert_deciding(self, table: Table) -> str:
-        """Return the statement that inserts the snapshot rows listed in the table `deciding` into the current state."""
+        """Return the statement that inserts the snapshot rows listed in the `deciding` table into the current state."""
         return filled(
             "INSERT INTO {table} BY NAME\n"
             "SELECT {columns}, {source_at} AS source_at, {title_key} AS title_key, "

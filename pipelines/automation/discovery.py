@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -46,9 +46,7 @@ ASKING_SECONDS: Final = 15.0
 #: deletes the hour after two days.
 WAITS: Final = (timedelta(minutes=10), timedelta(hours=1), timedelta(hours=4))
 
-#: Maximum time until a backfill's runs appear. Until then, the backfill's hours are unknown.
-LAUNCHING: Final = timedelta(minutes=5)
-#: Time when the definitions and settings were loaded. Earlier refusals are ignored, because settings might have
+#: Time at which definitions and settings were loaded. Earlier refusals are ignored, because settings might have
 #: changed.
 LOADED_AT = datetime.now(UTC)
 
@@ -118,7 +116,7 @@ class Open:
 
     Attributes:
         wanted: Hours that can be requested.
-        busy: Hours with a run in progress, or all hours while a backfill is being launched.
+        busy: Hours with a run in progress.
         waiting: Hours that failed recently, with the time of the next request.
         have_failed: True if a recently failed run included one of the wanted hours.
     """
@@ -146,24 +144,27 @@ def without_busy(
     """Group missing hours into hours to request, hours in progress and recently failed hours."""
     runs = instance.get_runs(dg.RunsFilter(statuses=UNDER_WAY))
     running = [span for run in runs if (span := _span_of(run, layers))]
-    # a backfill of these assets that was just launched might not have runs yet
-    is_launching = any(
-        backfill.status.value == "REQUESTED"
-        and now - datetime.fromtimestamp(backfill.backfill_timestamp, UTC) < LAUNCHING
-        and not set(layers).isdisjoint(backfill.asset_selection or ())
-        for backfill in instance.get_backfills(limit=10)
-    )
-    failed = sorted(_failed_runs(instance, now, layers), key=lambda one: one[2])
+    failed = []
+    for record in instance.get_run_records(
+        dg.RunsFilter(
+            statuses=[dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED], updated_after=now - RETENTION
+        )
+    ):
+        run = record.dagster_run
+        # a killed run did not fail because of its hours
+        own = run.status is dg.DagsterRunStatus.CANCELED or run.tags.get(RunTag.FAILURE_REASON) == "STEP_FAILURE"
+        if own and (span := _span_of(run, layers)):
+            failed.append((run, span, record.update_timestamp))
     # hours and end of each failed run that a sensor or schedule requested, without its retries
     requested: dict[str, tuple[Span, datetime]] = {}
-    for run, span, end in failed:
+    for run, span, end in sorted(failed, key=lambda one: one[2]):
         if run.tags.keys() & {RunTag.SENSOR, RunTag.SCHEDULE}:
             requested.setdefault(run.tags.get(RunTag.ROOT_RUN, run.run_id), (span, end))
     found = Open()
     for hour in hours:
         ends = [end for span, end in requested.values() if span.covers(hour)]
         until = max(ends) + WAITS[min(len(ends), len(WAITS)) - 1] if ends else now
-        if is_launching or any(span.covers(hour) for span in running):
+        if any(span.covers(hour) for span in running):
             found.busy.append(hour)
         elif now < until:
             found.waiting[hour] = until
@@ -171,22 +172,6 @@ def without_busy(
             found.wanted.append(hour)
             found.have_failed |= any(span.covers(hour) for _, span, _ in failed)
     return found
-
-
-def _failed_runs(
-    instance: dg.DagsterInstance, now: datetime, layers: Collection[dg.AssetKey]
-) -> Iterator[tuple[dg.DagsterRun, Span, datetime]]:
-    """Yield each failed run of these assets, except killed runs, with its hours and end time."""
-    for record in instance.get_run_records(
-        dg.RunsFilter(
-            statuses=[dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED], updated_after=now - RETENTION
-        )
-    ):
-        run, span = record.dagster_run, _span_of(record.dagster_run, layers)
-        # a killed run did not fail because of its hours
-        own = run.status is dg.DagsterRunStatus.CANCELED or run.tags.get(RunTag.FAILURE_REASON) == "STEP_FAILURE"
-        if span and own:
-            yield run, span, record.update_timestamp
 
 
 def _span_of(run: dg.DagsterRun, layers: Collection[dg.AssetKey]) -> Span | None:

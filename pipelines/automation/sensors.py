@@ -269,22 +269,21 @@ def end_killed_runs(context: dg.SensorEvaluationContext, prefix: Prefix) -> dg.S
         key = f"again {run.run_id}"
         is_requested = context.instance.get_runs(dg.RunsFilter(tags={RunTag.RUN_KEY: key}), limit=1)
         if not is_requested and repository is not None and repository.has_job(run.job_name):
-            again.append(_again(key, run, repository.get_job(run.job_name)))
+            # an empty selection means all assets of the job, as in runs that commands start
+            selected = run.asset_selection or repository.get_job(run.job_name).asset_layer.executable_asset_keys
+            again.append(
+                dg.RunRequest(
+                    run_key=key,
+                    tags={name: value for name, value in run.tags.items() if name in _KEPT_TAGS},
+                    partition_key=run.tags.get(RunTag.PARTITION),
+                    asset_selection=sorted(selected),
+                )
+            )
     if again:
         return dg.SensorResult(run_requests=again)
     if ended:
         return dg.SkipReason(f"Runs without a process were ended: {', '.join(run.run_id for run in ended)}.")
     return dg.SkipReason("Every run in progress has a process.")
-
-
-def _again(key: str, run: dg.DagsterRun, job: dg.JobDefinition) -> dg.RunRequest:
-    return dg.RunRequest(
-        run_key=key,
-        tags={name: value for name, value in run.tags.items() if name in _KEPT_TAGS},
-        partition_key=run.tags.get(RunTag.PARTITION),
-        # an empty selection means all assets of the job, as in runs that commands start
-        asset_selection=sorted(run.asset_selection or job.asset_layer.executable_asset_keys),
-    )
 
 
 def report_failures(settings: Settings, prefix: Prefix) -> dg.SensorDefinition:

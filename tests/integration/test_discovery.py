@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
-from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 from filelock import FileLock
 
 from assets import current, layers
 from assets.layers import EARLIEST, HOUR, hour_of, key_of
 from pipelines.automation import discovery
-from pipelines.automation.discovery import LAUNCHING, RECHECKS, WAITS, without_busy
+from pipelines.automation.discovery import RECHECKS, WAITS, without_busy
 from resources import adapters, datasets
 from resources.datasets import ARTICLE_CHANGES, last_complete_hour
 from resources.formatting import hour_text, moment_text
@@ -211,29 +210,6 @@ def test_discovery_leaves_alone_what_is_under_way_and_for_a_while_what_has_faile
     run(FAILURE, hours[0], hours[0])
     daemon.run(STARTED, "snapshots", tags={"dagster/partition": "enwiki_namespace_0"})
     assert hours[0] in wanted(datetime.now(UTC))
-
-
-def test_discovery_waits_for_the_runs_of_a_backfill_that_was_just_launched(daemon):
-    hours, now = daemon.offered(), datetime.now(UTC)
-
-    def launch(name: str, layer: str, status: BulkActionStatus = BulkActionStatus.REQUESTED) -> None:
-        daemon.instance.add_backfill(
-            PartitionBackfill(
-                name,
-                status,
-                from_failure=False,
-                tags={},
-                backfill_timestamp=now.timestamp(),
-                asset_selection=[dg.AssetKey(layer.split("/"))],
-            )
-        )
-
-    launch("of others", "archive/reference")
-    launch("ended", "archive/batches", BulkActionStatus.COMPLETED_SUCCESS)
-    assert without_busy(hours, daemon.instance, now).wanted == hours
-    launch("of hours", "archive/batches")
-    assert without_busy(hours, daemon.instance, now).busy == hours
-    assert without_busy(hours, daemon.instance, now + LAUNCHING).wanted == hours
 
 
 def test_a_project_that_an_hours_list_lacked_is_looked_for_twice_more(daemon):

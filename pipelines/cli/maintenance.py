@@ -150,8 +150,10 @@ def forget(*, project: str, dry_run: bool, yes: bool) -> None:
     rows = ", ".join(f"{table} {count:,}" for table, count in found.row_counts.items())
     for name, told in (
         ("rows", rows or "none"),
-        ("lake", f"{counted(len(found.lake), 'file')}, {size_text(found.lake_bytes)}"),
-        ("archive", f"{counted(len(found.archive), 'file')}, {size_text(found.archive_bytes)}"),
+        *(
+            (name, f"{counted(len(paths), 'file')}, {size_text(sum(path.stat().st_size for path in paths))}")
+            for name, paths in (("lake", found.lake), ("archive", found.archive))
+        ),
         ("partitions", ", ".join(dict.fromkeys(name for _, name in found.partitions)) or "none"),
     ):
         terminal.say(f"{name + ':':<12} {told}")

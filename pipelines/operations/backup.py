@@ -42,7 +42,8 @@ _HISTORY = ("dagster/history/", "dagster/schedules/")
 #: Folders and files that a backup can contain.
 _FOLDERS = ("archive/", "lake/", *_HISTORY)
 _FILES = frozenset({BUILD, "dagster/dagster.yaml", "dagster/workspace.yaml", *(f"state/{name}" for name in _STATE)})
-#: Prefix of a backup that is being removed.
+#: Format of a backup's name, and prefix of a backup that is being removed.
+_NAME = "%Y-%m-%dT%H%M%SZ"
 _REMOVED = ".removed-"
 #: Size in bytes reserved for folders and links in each backup.
 _ROOM_BYTES = 8_000_000
@@ -154,7 +155,12 @@ def take(
         store.complete(unfinished, service, count, size)
         # one sync for all files
         os.sync()
-        target = destination / _name(now or datetime.now(UTC), newest)
+        now = now or datetime.now(UTC)
+        if newest is not None:
+            # the name sorts after the previous name even if the clock was set back
+            previous = datetime.strptime(newest.path.name, _NAME).replace(tzinfo=UTC)
+            now = max(now, previous + timedelta(seconds=1))
+        target = destination / now.astimezone(UTC).strftime(_NAME)
         unfinished.rename(target)
         files.sync(destination)
     known.digest_of(None)
@@ -162,14 +168,6 @@ def take(
     # an older backup may contain the files that are missing here
     removed = [] if keep is None or problems else remove_older(destination, keep)
     return Taken(store.find(target), planned, known.skipped, removed, problems)
-
-
-def _name(now: datetime, newest: Backup | None) -> str:
-    """Return a name for a new backup that sorts after the previous name even if the clock was set back."""
-    form = "%Y-%m-%dT%H%M%SZ"
-    if newest is not None:
-        now = max(now, datetime.strptime(newest.path.name, form).replace(tzinfo=UTC) + timedelta(seconds=1))
-    return now.astimezone(UTC).strftime(form)
 
 
 def _alone(destination: Path) -> contextlib.AbstractContextManager[int]:
@@ -314,21 +312,18 @@ def _problems(backup: Path, broken: list[str], damaged: list[str]) -> Iterator[s
             "Remove each archive and its .json file. The next run fetches hours that the service still retains. An "
             "older backup might contain the other archives."
         )
-    build, lake = backup / BUILD, backup / "lake"
-    groups = named_in(build) if build.exists() else ()
-    if missing := [path for paths, size in groups for path in _missing(lake, paths, size)]:
+    build, missing = backup / BUILD, list[str]()
+    for paths, size in named_in(build) if build.exists() else ():
+        sizes = {}
+        for name in paths:
+            with contextlib.suppress(FileNotFoundError, files.UnusableFileError):
+                sizes[name] = files.within(backup / "lake", name).stat().st_size
+        lost = [name for name in paths if name not in sizes]
+        # a group with the wrong total size has a wrong file
+        missing += lost or (paths if sum(sizes.values()) != size else [])
+    if missing:
         yield (
             f"{counted(len(missing), 'lake file')} in the ledger {'is' if len(missing) == 1 else 'are'} missing from "
             f"the data folder and the backup, or {'has' if len(missing) == 1 else 'have'} a different size "
             f"({listed(missing, _SHOWN)}). Convert the archives again, load the hours, and repeat the backup."
         )
-
-
-def _missing(lake: Path, paths: tuple[str, ...], size: int) -> list[str]:
-    """Return the missing files, or all files if their total size differs from the expected size."""
-    sizes: dict[str, int] = {}
-    for name in paths:
-        with contextlib.suppress(FileNotFoundError, files.UnusableFileError):
-            sizes[name] = files.within(lake, name).stat().st_size
-    lost = [name for name in paths if name not in sizes]
-    return lost or ([] if sum(sizes.values()) == size else list(paths))

@@ -9,16 +9,15 @@ are shared.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from pipelines.process import processes as instances
 from resources import datasets
 from resources.data_folder import BackupUnderWayError, facts_of, removing
-from resources.datasets import Dataset, Family
+from resources.datasets import Family
 from resources.datasets.paths import hour_folders
 from resources.lake import Layout
 from resources.settings import Settings, SettingsError
@@ -34,12 +33,9 @@ class Remains:
     removes these rows.
     """
 
-    project_id: str
     row_counts: Mapping[str, int]
     lake: tuple[Path, ...]
     archive: tuple[Path, ...]
-    lake_bytes: int
-    archive_bytes: int
     partitions: tuple[tuple[str, str], ...]
     dropped_in: int = 0
 
@@ -57,12 +53,15 @@ def survey(settings: Settings, project: str) -> Remains:
     # match names that begin with the project's identifier. A leading dot marks an unfinished file
     its = re.compile(rf"\.?{re.escape(project)}_namespace_\d+([._].*)?")
     lake = _files(layout.lake, its)
-    lists = [
-        path
-        for dataset in datasets.datasets(Family.HOURLY)
-        for path in _lists(layout, its, dataset, warehouse.hours_of_others(project, dataset) if built else frozenset())
-    ]
-    archive = (*lists, *_files(layout.archive, its))
+    lists: list[Path] = []
+    for dataset in datasets.datasets(Family.HOURLY):
+        shared = warehouse.hours_of_others(project, dataset) if built else frozenset()
+        # batch listings of hours in which only this project has archives or rows
+        for hour, folder in hour_folders(layout.archive / dataset.archive):
+            listing = layout.batch_list(dataset, hour).name
+            theirs = [path for path in folder.iterdir() if not path.name.startswith(listing)]
+            if theirs and all(its.fullmatch(path.name) for path in theirs) and hour not in shared:
+                lists += sorted(folder.glob(f"{listing}*"))
     partitions: tuple[tuple[str, str], ...] = ()
     if settings.dagster_home.exists():
         with instances.opened(settings.dagster_home) as instance:
@@ -73,12 +72,9 @@ def survey(settings: Settings, project: str) -> Remains:
                 if its.fullmatch(name)
             )
     return Remains(
-        project_id=project,
         row_counts=warehouse.project_rows(project) if built else {},
         lake=lake,
-        archive=archive,
-        lake_bytes=sum(path.stat().st_size for path in lake),
-        archive_bytes=sum(path.stat().st_size for path in archive),
+        archive=(*lists, *_files(layout.archive, its)),
         partitions=partitions,
         dropped_in=warehouse.dropped_in(project) if built else 0,
     )
@@ -122,7 +118,11 @@ def drop_project(settings: Settings, project: str) -> Remains:
         for root, files in ((layout.lake, found.lake), (layout.archive, found.archive)):
             for path in files:
                 path.unlink(missing_ok=True)
-                _remove_empty(path.parent, root)
+                folder, kept = path.parent, {root, *(root.iterdir() if root.exists() else ())}
+                with suppress(OSError):  # the folder is not empty
+                    while folder not in kept:
+                        folder.rmdir()
+                        folder = folder.parent
     return found
 
 
@@ -130,20 +130,3 @@ def _files(root: Path, its: re.Pattern[str]) -> tuple[Path, ...]:
     """Return the files with a matching name, or in a folder with a matching name."""
     found = (path for path in sorted(root.rglob("*")) if any(map(its.fullmatch, path.relative_to(root).parts)))
     return tuple(path for path in found if path.is_file())
-
-
-def _lists(layout: Layout, its: re.Pattern[str], dataset: Dataset, shared: frozenset[datetime]) -> Iterator[Path]:
-    """Yield the batch listings for hours in which only this project has archives or rows."""
-    for hour, folder in hour_folders(layout.archive / dataset.archive):
-        files = sorted(folder.iterdir())
-        listing = layout.batch_list(dataset, hour).name
-        theirs = [path for path in files if not path.name.startswith(listing)]
-        if theirs and all(its.fullmatch(path.name) for path in theirs) and hour not in shared:
-            yield from (path for path in files if path not in theirs)
-
-
-def _remove_empty(folder: Path, root: Path) -> None:
-    with suppress(OSError):  # the folder is not empty
-        while folder not in {root, *(root.iterdir() if root.exists() else ())}:
-            folder.rmdir()
-            folder = folder.parent

@@ -110,10 +110,7 @@ LEFT JOIN (SELECT table_name, source_at, project_id, namespace_id, snapshot_id, 
   FROM snapshots) AS snapshots USING (table_name, source_at, project_id, namespace_id)
 WHERE snapshot_id IS NULL OR ends_with(archive, concat('/', identifier, '.', version[1:{DIGITS}], '.{ARCHIVE}'))
 ORDER BY snapshot_id IS NOT NULL, source_at, archive"""  # noqa: S608  constant texts
-#: Maximum number of bytes shown of an example record.
-_EXAMPLE_BYTES = 80
-#: Number of records per read from the warehouse.
-_BATCH_ROWS = 256
+#: Maximum number of names in a sentence.
 _SHOWN = 5
 
 
@@ -147,7 +144,7 @@ def by_reason(warehouse: Warehouse, selection: Selection) -> QueryResult:
         f"SELECT sum(lines)::BIGINT AS lines, {_KIND} AS reason, min(batch_hour) AS first_hour, "  # noqa: S608  constant texts
         f"arg_min({_PLACE}, ({_ORDER})) AS first_place, arg_min(begins, ({_ORDER})) AS begins FROM ("
         "SELECT reason, source_at, batch_hour, archive, member, count(*) AS lines, min(line_number) AS line_number, "
-        f"arg_min(raw[1:{_EXAMPLE_BYTES}], line_number) AS begins FROM rejects WHERE {where} GROUP BY ALL"
+        f"arg_min(raw[1:80], line_number) AS begins FROM rejects WHERE {where} GROUP BY ALL"
         ") GROUP BY ALL ORDER BY lines DESC, reason",
         parameters,
     )
@@ -178,7 +175,7 @@ def lines(
             f"FROM rejects WHERE {where} ORDER BY {_NEWEST_FIRST}{'' if limit is None else f' LIMIT {limit:d}'}",
             params=parameters,
         )
-        for batch in found.to_arrow_reader(_BATCH_ROWS):
+        for batch in found.to_arrow_reader(256):
             yield from batch.to_pylist()
 
 

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -55,7 +55,11 @@ def restore(source: files.StrPath, data: files.StrPath, reporter: Reporter) -> R
         task = reporter.start("restore", backup.size_bytes, "B")
         restored = _restore_files(backup, data, task.advance)
         task.finish()
-        restored.renamed = [*_renamed(data)]
+        # settings can specify programs to start
+        for usual, name in ((TEMPLATE, "dagster.yaml"), (WORKSPACE, WORKSPACE.name)):
+            path = data / FOLDER / name
+            if path.exists() and files.read(path) != usual.read_bytes():
+                restored.renamed.append(path.replace(path.with_name(f"{name}.restored")))
         if warehouse.build_path.exists():
             # remove a leftover log, which DuckDB would apply to the restored file
             warehouse.build_path.with_name(f"{warehouse.build_path.name}.wal").unlink(missing_ok=True)
@@ -137,15 +141,12 @@ def _restore_files(backup: Backup, data: Path, advance: Callable[[float], None])
             f"The backup needs {size_text(needed)} more space, but only {size_text(free)} is free in {data}. "
             f"Nothing more was copied. {_KEPT}"
         )
-    done, build = Restored(backup), {}
+    done = Restored(backup)
     with store.reporting_full(data, _KEPT):
-        for name, digest in backup.sums():
-            if name == BUILD:
-                build[name] = digest
-            else:
-                _put(done, data, name, digest, advance)
-        for name, digest in build.items():
-            _put(done, data, name, digest, advance)
+        for is_build in (False, True):
+            for name, digest in backup.sums():
+                if (name == BUILD) == is_build:
+                    _put(done, data, name, digest, advance)
     if BUILD in done.damaged:
         raise BackupError(
             f"The backup file {backup.path / BUILD} is damaged. All other files were restored. Restore an older backup "
@@ -170,11 +171,3 @@ def _put(done: Restored, data: Path, name: str, digest: str, advance: Callable[[
     else:
         target.unlink(missing_ok=True)
         done.damaged.append(name)
-
-
-def _renamed(data: Path) -> Iterator[Path]:
-    """Rename Dagster settings that differ from the default, because settings can specify programs to start."""
-    for usual, name in ((TEMPLATE, "dagster.yaml"), (WORKSPACE, WORKSPACE.name)):
-        path = data / FOLDER / name
-        if path.exists() and files.read(path) != usual.read_bytes():
-            yield path.replace(path.with_name(f"{name}.restored"))

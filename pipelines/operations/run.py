@@ -219,16 +219,17 @@ class _Here:
         )
         failed: dict[str, list[str]] = {}
         steps = {f"hourly_{one.archive}": one.name for one in datasets.datasets(Family.HOURLY)}
-        hourly = {layers.lake_key(one): one.name for one in datasets.datasets(Family.HOURLY)}
+        tables = {layers.lake_key(one): one.name for one in datasets.datasets(Family.HOURLY)}
         for event in result.all_events:
-            if event.is_step_materialization and event.asset_key in hourly and event.partition is not None:
-                metadata = event.step_materialization_data.materialization.metadata
-                seconds: Any = {} if WORKED_AT in metadata else metadata["seconds_by_archive"].value
-                table, hour = hourly[event.asset_key], hour_of(event.partition)
-                self.report.seconds |= {(table, hour, name): taken for name, taken in seconds.items()}
-            if event.is_step_materialization and event.asset_key == PUBLISHED:
-                told: Any = event.step_materialization_data.materialization.metadata.get(REPAIRED)
-                self.report.repaired = "" if told is None else told.value
+            if event.is_step_materialization:
+                made = event.step_materialization_data.materialization
+                table, metadata = tables.get(made.asset_key), made.metadata
+                if table is not None and made.partition is not None and WORKED_AT not in metadata:
+                    seconds: Any = metadata["seconds_by_archive"].value
+                    hour = hour_of(made.partition)
+                    self.report.seconds |= {(table, hour, name): taken for name, taken in seconds.items()}
+                elif made.asset_key == PUBLISHED and REPAIRED in metadata:
+                    self.report.repaired = str(metadata[REPAIRED].value)
             if not event.is_step_failure:
                 continue
             data = event.step_failure_data

@@ -34,10 +34,11 @@ def watch(tidy_seconds: float = TIDY_SECONDS) -> None:
     numbers = {number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN}
     # also block ignored signals, because Dagster installs its own handler during a run
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-    screen = _Screen()
+    # a password prompt without echo changes the mode
+    mode = termios.tcgetattr(0) if os.isatty(0) else None
     # The handler is registered first and therefore called last. Later interrupts cannot change the exit code.
     atexit.register(_ending.acquire)
-    threading.Thread(target=_wait, args=(numbers, screen, tidy_seconds), name="interrupts", daemon=True).start()
+    threading.Thread(target=_wait, args=(numbers, mode, tidy_seconds), name="interrupts", daemon=True).start()
 
 
 @contextmanager
@@ -50,11 +51,12 @@ def tidied(tidy: Callable[[], object]) -> Iterator[None]:
         _tidying.remove(tidy)
 
 
-def _wait(numbers: set[signal.Signals], screen: _Screen, tidy_seconds: float) -> None:
+def _wait(numbers: set[signal.Signals], mode: list[Any] | None, tidy_seconds: float) -> None:
     number = signal.sigwait(numbers)
     with _ending:
         code = 128 + number
-        screen.leave()
+        with suppress(OSError, termios.error):
+            _leave(mode)
         threading.Thread(target=_tidy, args=(code,), daemon=True).start()
         patience = threading.Timer(tidy_seconds, os._exit, [code])
         patience.daemon = True
@@ -70,33 +72,14 @@ def _tidy(code: int) -> None:
     os._exit(code)
 
 
-class _Screen:
-    """Standard error and the terminal's initial state, which a password prompt without echo changes."""
-
-    def __init__(self) -> None:
-        self._error: int | None = None
-        self._terminal: int | None = None
-        self._mode: list[Any] = []
-        with suppress(OSError):
-            # duplicate the descriptor, because libraries can close or redirect the original
-            self._error = os.dup(2)
-        with suppress(OSError):
-            self._terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
-            self._mode = termios.tcgetattr(self._terminal)
-
-    def leave(self) -> None:
-        """Print the sentence as the last output of this process."""
-        with suppress(OSError):
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            for stream in (1, 2):
-                os.dup2(nowhere, stream)
-        if self._terminal is not None:
-            # only in the foreground, because the kernel would stop a background job
-            with suppress(OSError):
-                if os.tcgetpgrp(self._terminal) == os.getpgrp():
-                    termios.tcsetattr(self._terminal, termios.TCSANOW, self._mode)
-        if self._error is not None:
-            with suppress(OSError):
-                # a progress bar hides the cursor, and the terminal prints ^C on the line
-                begin = "\x1b[?25h\n" if os.isatty(self._error) else ""
-                os.write(self._error, f"{begin}{SENTENCE}\n".encode())
+def _leave(mode: list[Any] | None) -> None:
+    """Restore the terminal's mode, and print the sentence as the last output of this process."""
+    error, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(nowhere, stream)
+    # only in the foreground, because the kernel would stop a background job
+    if mode is not None and os.tcgetpgrp(0) == os.getpgrp():
+        termios.tcsetattr(0, termios.TCSANOW, mode)
+    # a progress bar hides the cursor, and the terminal prints ^C on the line
+    begin = "\x1b[?25h\n" if os.isatty(error) else ""
+    os.write(error, f"{begin}{SENTENCE}\n".encode())

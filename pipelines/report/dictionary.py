@@ -98,18 +98,15 @@ def write(folder: Path) -> None:
         (folder / name).write_text(text, encoding="utf-8")
 
 
-def _base(table: Table, declared: Sequence[Table]) -> Table | None:
-    """Return the first earlier table that shares at least 20 columns and three quarters of this table's columns."""
-    for other in declared[: declared.index(table)]:
-        shared = sum(column in other.columns for column in table)
-        if shared >= 20 and shared >= 0.75 * len(table.columns):
-            return other
-    return None
-
-
 def _section(table: Table, declared: Sequence[Table], link: Callable[[str], str]) -> str:
-    """Describe a table. Columns that an earlier table explains are counted but not described again."""
-    base = _base(table, declared)
+    """Describe a table.
+
+    If an earlier table shares at least 20 columns and three quarters of this table's columns, these columns are counted
+    but not described again.
+    """
+    least = max(20, 0.75 * len(table.columns))
+    earlier = declared[: declared.index(table)]
+    base = next((one for one in earlier if sum(column in one.columns for column in table) >= least), None)
     key = f"\nRows are identified by {', '.join(f'`{name}`' for name in table.key)}.\n" if table.key else ""
     own = [column for column in table if base is None or column not in base.columns]
     text = f"## {table.name}\n\n{table.description}\n{key}"

@@ -6,7 +6,7 @@ Letters show all states, so the map is readable without colours. Only the shades
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from rich.text import Text
 
@@ -22,23 +22,18 @@ _TICK: Final = 6
 _SHADES: Final = ("white on #14532d", "white on #15803d", "black on #4ade80")
 
 
-class _Mark(NamedTuple):
-    letter: str
-    style: str
-    meaning: str
-
-
 _REDONE: Final = "redone"
+#: Letter, style and meaning of each state.
 _MARKS: Final = {
-    HourState.LOADED: _Mark("L", _SHADES[-1], "loaded (brighter for more changes)"),
-    _REDONE: _Mark("R", _SHADES[-1], "reloaded with different content"),
-    HourState.EMPTY: _Mark("E", "black on #bae6fd", "empty (the file had no records)"),
-    HourState.ABSENT: _Mark("a", "black on #a3a3a3", "absent (not in the batch listing)"),
-    HourState.MISSING: _Mark("M", "bold white on #dc2626", "missing"),
-    HourState.PAST_RETENTION: _Mark("P", "bold white on #7f1d1d", "past retention (lost)"),
-    HourState.NOT_YET: _Mark(".", "dim", "not published yet"),
-    UNKNOWN: _Mark("?", "black on #facc15", "nothing recorded yet"),
-    OUTSIDE: _Mark("-", "dim", "outside the mirrored range"),
+    HourState.LOADED: ("L", _SHADES[-1], "loaded (brighter for more changes)"),
+    _REDONE: ("R", _SHADES[-1], "reloaded with different content"),
+    HourState.EMPTY: ("E", "black on #bae6fd", "empty (the file had no records)"),
+    HourState.ABSENT: ("a", "black on #a3a3a3", "absent (not in the batch listing)"),
+    HourState.MISSING: ("M", "bold white on #dc2626", "missing"),
+    HourState.PAST_RETENTION: ("P", "bold white on #7f1d1d", "past retention (lost)"),
+    HourState.NOT_YET: (".", "dim", "not published yet"),
+    UNKNOWN: ("?", "black on #facc15", "nothing recorded yet"),
+    OUTSIDE: ("-", "dim", "outside the mirrored range"),
 }
 
 
@@ -58,18 +53,20 @@ def lines(places: Sequence[Place], width: int) -> Iterator[Text]:
             line = Text(f"{name:<{margin}}")
             most = max((cell.row_count or 0 for cell in place.cells), default=0)
             for cell in place.cells[start : start + step]:
-                mark = _MARKS[_kind(cell)]
-                line.append(mark.letter, _style(cell, mark, most))
+                letter, style, _ = _MARKS[_kind(cell)]
+                if cell.state == HourState.LOADED and most:
+                    style = _SHADES[min(len(_SHADES) - 1, (cell.row_count or 0) * len(_SHADES) // most)]
+                line.append(letter, style)
             yield line
     yield from _legend({_kind(cell) for place in places for cell in place.cells}, width)
 
 
 def _legend(kinds: set[str], width: int) -> Iterator[Text]:
     line = Text()
-    for kind, mark in _MARKS.items():
+    for kind, (letter, style, meaning) in _MARKS.items():
         if kind not in kinds:
             continue
-        entry = Text.assemble((mark.letter, mark.style), f" {mark.meaning}")
+        entry = Text.assemble((letter, style), f" {meaning}")
         if line and len(line) + 2 + len(entry) > width:
             yield line
             line = Text()
@@ -79,13 +76,6 @@ def _legend(kinds: set[str], width: int) -> Iterator[Text]:
 
 def _kind(cell: Cell) -> str:
     return _REDONE if cell.redone and cell.state == HourState.LOADED else cell.state
-
-
-def _style(cell: Cell, mark: _Mark, most: int) -> str:
-    if cell.state != HourState.LOADED or not most:
-        return mark.style
-    share = (cell.row_count or 0) / most
-    return _SHADES[min(len(_SHADES) - 1, int(share * len(_SHADES)))]
 
 
 def _ruler(cells: Sequence[Cell], form: str, every: int) -> str:

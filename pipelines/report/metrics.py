@@ -7,15 +7,13 @@ must stay limited. For example, 900 projects produce 3,600 series.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
+from pipelines.report.status import Status
 from resources.tables import NO_SNAPSHOT, HourState
 from resources.warehouse.read.coverage import gap_hours
-
-if TYPE_CHECKING:
-    from pipelines.report.status import Status
 
 _PREFIX: Final = "wme"
 _PLACE: Final = ("dataset", "project", "namespace")

@@ -154,7 +154,7 @@ def cards(published: Reader, status: Status, build_bytes: int) -> Iterator[Card]
         axis, recent = _axis(first, last), last - _RECENT
         if axis.step > _HOUR:
             yield _history(published, axis)
-        yield _delay(published, axis, status)
+        yield _delay(published, axis)
         yield _changes(published, axis)
         yield _edited(published, recent)
         yield _gone(published, max(first, recent), last)
@@ -218,29 +218,17 @@ def _map(title: str, sentence: str, edges: list[datetime], rows: dict[str, list[
     return Card(title, sentence, figures.coverage(edges, rows, sentence), legend, [table])
 
 
-def _delay(published: Reader, axis: _Axis, status: Status) -> Card:
+def _delay(published: Reader, axis: _Axis) -> Card:
     rows = published.sql(statement("read/page/hours"), [axis.interval]).rows
     series = [[None if v is None else v / 60 for v in axis.values(rows, n, None)] for n in (2, 3)]
-    newest = sorted((place.newest_hour, place.name) for place in status.places if place.newest_hour is not None)
     sentence = (
         f"Hours from the end of each hour until it was loaded, by {axis.name}, for the median file and the last file. "
         "Hours that were reloaded, and hours from before a project was mirrored, are omitted."
     )
-    if newest:
-        sentence += (
-            f" The newest complete hour is {hour_text(newest[-1][0])} UTC. {newest[0][1]} has the largest lag, with "
-            f"{hour_text(newest[0][0])} UTC as its newest hour."
-        )
-    if at := status.figures.get("published_at"):
-        sentence += f" The last publication was at {moment_text(datetime.fromisoformat(at))} UTC."
-    behind = [(name, hour) for hour, name in newest[:_TITLES]]
     picture = figures.lines(axis.edges, series, "h", sentence) if len(axis.edges) > 2 and any(series[0]) else None
     legend = [("median file", "series-0"), ("last file, dashed", "series-1")]
-    tables = [
-        Table("Furthest behind", ("project", "newest hour (UTC)"), behind),
-        _over_time(axis, ("median file (h)", "last file (h)"), series),
-    ]
-    return Card("Lag and freshness", sentence, picture, legend, tables)
+    table = _over_time(axis, ("median file (h)", "last file (h)"), series)
+    return Card("Lag and freshness", sentence, picture, legend, [table])
 
 
 def _changes(published: Reader, axis: _Axis) -> Card:

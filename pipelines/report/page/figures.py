@@ -6,7 +6,7 @@ Text uses the reader's fonts. Names from the data appear only as text, never as 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from html import escape
 from itertools import groupby
@@ -104,10 +104,11 @@ def coverage(edges: Sequence[datetime], rows: Mapping[str, Sequence[str]], label
     """Draw one row per name and one cell per time span, coloured by state. Adjacent equal cells are merged."""
     spans: dict[str, list[dict[str, str]]] = {}
     for name, states in rows.items():
-        for first, end, state in _runs(states):
-            spans.setdefault(state, []).append(
-                {"row": name, "at": edges[first].isoformat(), "until": edges[end].isoformat()}
-            )
+        end = 0
+        for state, those in groupby(states):
+            first, end = end, end + len(list(those))
+            span = {"row": name, "at": edges[first].isoformat(), "until": edges[end].isoformat()}
+            spans.setdefault(state, []).append(span)
     row = {"field": "row", "type": "nominal", "scale": {"domain": list(rows)}, "axis": {"labelPadding": 4}}
     limits = [edges[0].isoformat(), edges[-1].isoformat()]
     layers = [
@@ -131,14 +132,6 @@ def coverage(edges: Sequence[datetime], rows: Mapping[str, Sequence[str]], label
 
 def _series(number: int) -> str:
     return f"var(--series-{number})"
-
-
-def _runs(states: Sequence[str]) -> Iterable[tuple[int, int, str]]:
-    at = 0
-    for state, those in groupby(states):
-        end = at + len(list(those))
-        yield at, end, state
-        at = end
 
 
 def _time(field: str, limits: Sequence[str] | None = None) -> dict[str, Any]:

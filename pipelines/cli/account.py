@@ -111,12 +111,8 @@ def _typed(wanted: Wanted) -> str:
     return answer
 
 
-class _Writing(terminal.Writing, Unargued):
-    pass
-
-
 class _Auth(Group):
-    command_class = _Writing
+    command_class = type("Writing", (terminal.Writing, Unargued), {})
 
 
 @click.group(cls=_Auth)
@@ -156,7 +152,15 @@ def auth_status(*, as_json: bool) -> None:
             # the account request might have renewed the token
             terminal.show_json(_account_json(client.account.status(), user, client.account.now()))
         elif user is not None:
-            terminal.say(_account_text(user))
+            left = [
+                f"{product} {'unlimited' if quota.left is None else f'{quota.left:,} of {quota.limit:,}'} "
+                f"({quota.used:,} used)"
+                for product, quota in sorted(user.quotas.items())
+            ]
+            terminal.say(
+                f"Groups: {', '.join(user.groups or ()) or 'none'}. Units left: {'; '.join(left) or 'none reported'}. "
+                "Hourly files cost no units."
+            )
 
 
 @auth.command()
@@ -234,15 +238,6 @@ def new_password(*, stdin: bool) -> None:
             previous, [new] = _with_password(client, NEW_PASSWORD, stdin=stdin)
         client.account.new_password(new, previous)
     terminal.OUT.print("The new password has been set, and the account is logged in. Update WME_PASSWORD.")
-
-
-def _account_text(user: User) -> str:
-    groups = ", ".join(user.groups or ()) or "none"
-    left = [
-        f"{product} {'unlimited' if quota.left is None else f'{quota.left:,} of {quota.limit:,}'} ({quota.used:,} used)"
-        for product, quota in sorted(user.quotas.items())
-    ]
-    return f"Groups: {groups}. Units left: {'; '.join(left) or 'none reported'}. Hourly files cost no units."
 
 
 def _account_json(status: TokenStatus, user: User | None, now: datetime) -> dict[str, Any]:

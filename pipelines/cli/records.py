@@ -6,6 +6,7 @@ The implementation is in `resources/enterprise`.
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import math
 import sys
@@ -16,7 +17,7 @@ from typing import Any
 import click
 
 from pipelines.cli import terminal
-from pipelines.cli.terminal import FILE, HOUR, PROJECT, DatasetName, dataset_option
+from pipelines.cli.terminal import FILE, HOUR, PROJECT, dataset_name, dataset_option
 from resources import connection, datasets
 from resources.datasets import Dataset, Family
 from resources.enterprise import EnterpriseClient, Filter, Listing, Query, endpoints
@@ -67,7 +68,17 @@ def queried(kind: Kind) -> Callable[[Command], Command]:
             **own: Any,
         ) -> None:
             equal = {"is_part_of.identifier": project, "in_language.identifier": language}
-            command(asked=_query(fields, filters, equal, limit), **own)
+            conditions = [Filter(name, value) for name, value in equal.items() if value is not None]
+            for text in filters:
+                name, equals, value = text.partition("=")
+                if not equals:
+                    raise click.UsageError(
+                        f"The filter {text!r} is not valid. Use the form FIELD=VALUE, for example "
+                        "in_language.identifier=en."
+                    )
+                conditions.append(Filter(name, _value(value)))
+            names = tuple(name.strip() for text in fields for name in text.split(",") if name.strip())
+            command(asked=Query(fields=names, filters=tuple(conditions), limit=limit), **own)
 
         added = [*_TITLED * kind.has_limit, *[_filter] * kind.has_filters, _fields]
         return functools.reduce(lambda changed, option: option(changed), added, run)
@@ -110,19 +121,6 @@ def path_of(dataset: Dataset, role: str, **values: str) -> str:
     raise click.UsageError(f"The snapshots of {dataset.name} have no chunks. Nothing was sent.")
 
 
-def _query(fields: Iterable[str], filters: Iterable[str], equal: dict[str, str | None], limit: int | None) -> Query:
-    conditions = [Filter(name, value) for name, value in equal.items() if value is not None]
-    for text in filters:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise click.UsageError(
-                f"The filter {text!r} is not valid. Use the form FIELD=VALUE, for example in_language.identifier=en."
-            )
-        conditions.append(Filter(name, _value(value)))
-    names = tuple(name.strip() for text in fields for name in text.split(",") if name.strip())
-    return Query(fields=names, filters=tuple(conditions), limit=limit)
-
-
 def _value(text: str) -> Any:
     try:
         found = json.loads(text)
@@ -151,16 +149,12 @@ def _show(answer: Listing[Record] | Record, form: str) -> None:
             continue
         if number:
             terminal.OUT.print()
-        _show_block(record)
-
-
-def _show_block(record: Any) -> None:
-    lines = [line for line, _ in zip(_lines(record, ""), range(_MOST_LINES + 1), strict=False)]
-    width = max((len(name) for name, _ in lines[:_MOST_LINES]), default=0)
-    for name, text in lines[:_MOST_LINES]:
-        terminal.say(value_text(f"{name:<{width}}  {text}"))
-    if len(lines) > _MOST_LINES:
-        terminal.say("... --json prints the complete record.")
+        lines = list(itertools.islice(_lines(record, ""), _MOST_LINES + 1))
+        width = max((len(name) for name, _ in lines[:_MOST_LINES]), default=0)
+        for name, text in lines[:_MOST_LINES]:
+            terminal.say(value_text(f"{name:<{width}}  {text}"))
+        if len(lines) > _MOST_LINES:
+            terminal.say("... --json prints the complete record.")
 
 
 def _lines(value: Any, name: str) -> Iterable[tuple[str, str]]:
@@ -183,7 +177,7 @@ def _cell(value: Any) -> str:
 
 
 @click.command()
-@click.argument("dataset", metavar="[NAME]", type=DatasetName(Family.LIST), required=False)
+@click.argument("dataset", metavar="[NAME]", type=dataset_name(Family.LIST), required=False)
 @click.argument("identifier", metavar="[ID]", required=False)
 @queried(Kind.LIST)
 @_json_lines

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipelines.cli import terminal
-from pipelines.cli.terminal import HOUR, DatasetName, quiet_option
+from pipelines.cli.terminal import HOUR, dataset_name, quiet_option
 from resources import connection, datasets
 from resources.datasets import Dataset, Family
 from resources.enterprise import EnterpriseClient, SnapshotPlan
@@ -79,7 +79,7 @@ GROUP BY ALL ORDER BY a.project_id""",
 @click.option(
     "--dataset",
     "wanted",
-    type=DatasetName(Family.SNAPSHOT),
+    type=dataset_name(Family.SNAPSHOT),
     metavar="NAME",
     multiple=True,
     help="Fetch only snapshots of this dataset. The option can be repeated.  [default: every dataset with --snapshots, "

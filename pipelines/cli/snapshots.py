@@ -19,7 +19,7 @@ from pipelines.cli.terminal import CHUNK, SNAPSHOT, dataset_option
 from resources import connection
 from resources.datasets import Dataset, Family
 from resources.datasets.paths import short
-from resources.enterprise import Download, EnterpriseClient, Listing, Query, SnapshotOptions, SnapshotPlan
+from resources.enterprise import EnterpriseClient, Listing, Query, SnapshotOptions, SnapshotPlan
 from resources.enterprise.models import Record
 from resources.enterprise.query import Kind
 from resources.formatting import counted, refusal, size_text
@@ -210,23 +210,17 @@ def download_snapshots(*, identifiers: tuple[str, ...], as_json: bool, workers: 
     if as_json:
         terminal.show_json(snapshots_.report_json(report))
     else:
-        for fetched in report.done:
-            _show_fetched(*fetched)
+        for plan, downloads in report.done:
+            found = snapshots_.fetched_json(plan, downloads)
+            terminal.say(
+                f"{plan.identifier}: {counted(len(downloads), 'file')}, {size_text(found['size_bytes'])}, in "
+                f"{plan.folder}; fetched {found['fetched_file_count']:,} of them ({size_text(found['fetched_bytes'])}) "
+                f"for {counted(found['used_unit_count'], f'{plan.product} unit')}."
+            )
+            if names := found["replaced_files"]:
+                size = size_text(sum((plan.folder / name).stat().st_size for name in names))
+                terminal.say(
+                    f"The folder also contains {counted(len(names), 'file')} from other versions or forms ({size})."
+                )
     if report.failures:
         raise click.ClickException(report.sentence())
-
-
-def _show_fetched(plan: SnapshotPlan, downloads: tuple[Download, ...]) -> None:
-    from pipelines.operations import snapshots as snapshots_
-
-    found = snapshots_.fetched_json(plan, downloads)
-    terminal.say(
-        f"{plan.identifier}: {counted(len(downloads), 'file')}, {size_text(found['size_bytes'])}, in {plan.folder}; "
-        f"fetched {found['fetched_file_count']:,} of them ({size_text(found['fetched_bytes'])}) for "
-        f"{counted(found['used_unit_count'], f'{plan.product} unit')}."
-    )
-    if replaced := found["replaced_files"]:
-        size = size_text(sum((plan.folder / name).stat().st_size for name in replaced))
-        terminal.say(
-            f"The folder also contains {counted(len(replaced), 'file')} from other versions or forms ({size})."
-        )

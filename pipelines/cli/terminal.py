@@ -10,13 +10,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
 from pydantic import TypeAdapter
 from rich.cells import cell_len
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -96,23 +98,9 @@ class _Printable(logging.Formatter):
 
 def hush(*, answers: bool, progress: bool) -> None:
     """Suppress results or progress output, but not failures, until the command ends."""
-
-    def apply(out: bool, err: bool) -> None:
-        OUT.quiet, ERR.quiet = out, err
-
-    apply(answers, progress)
-    click.get_current_context().call_on_close(lambda: apply(False, False))
-
-
-class _BarTask:
-    def __init__(self, progress: Progress, task: TaskID) -> None:
-        self._progress, self._task = progress, task
-
-    def advance(self, done: float) -> None:
-        self._progress.advance(self._task, done)
-
-    def finish(self) -> None:
-        self._progress.update(self._task, visible=False)
+    OUT.quiet, ERR.quiet = answers, progress
+    for out in (OUT, ERR):
+        click.get_current_context().call_on_close(partial(setattr, out, "quiet", False))
 
 
 class BarReporter:
@@ -123,7 +111,9 @@ class BarReporter:
 
     def start(self, label: str, total: float, unit: str) -> Task:
         task = self._progress.add_task(printable(label), total=max(total, 1), size=amount_text(total, unit))
-        return _BarTask(self._progress, task)
+        advance, finish = partial(self._progress.advance, task), partial(self._progress.update, task, visible=False)
+        bar: Any = SimpleNamespace(advance=advance, finish=finish)
+        return bar  # type: ignore[no-any-return]
 
 
 _current: list[Reporter] = []
@@ -185,7 +175,10 @@ def show(
     left_out = [place for place in map(columns.index, spare) if place not in same]
     while True:
         drawn = table([columns[n] for n in places], [[row[n] for n in places] for row in rows])
-        if _needed_width(drawn) <= OUT.width:
+        # minimum width at which short cells are complete and long cells are readable
+        widths = [max(cell_len(str(cell)) for cell in (one.header, *one.cells)) for one in drawn.columns]
+        widths = [n if one.no_wrap else min(n, _READABLE) for n, one in zip(widths, drawn.columns, strict=True)]
+        if sum(widths) + 2 * (len(widths) - 1) <= OUT.width:
             OUT.print(drawn)
             return
         if not left_out:
@@ -198,55 +191,39 @@ def show(
             OUT.print(Text(f"{printable(column):<{width}}  {value_text(value, column)}"), soft_wrap=True)
 
 
-def _needed_width(drawn: Table) -> int:
-    """Return the minimum table width in characters at which short cells are complete and long cells are readable."""
-    widths = []
-    for column in drawn.columns:
-        cells = [cell_len(str(cell)) for cell in (column.header, *column.cells)]
-        widths.append(max(cells) if column.no_wrap else min(max(cells), _READABLE))
-    return sum(widths) + 2 * (len(widths) - 1)
+def hour(value: str) -> datetime:
+    """Parse an hour (UTC) in ISO 8601, in the format of printed tables, or as a Dagster partition key."""
+    found = re.fullmatch(r"(\d{4}-\d\d-\d\d)[T -](\d\d)(:00(:00)?)?Z?", value)
+    try:
+        return datetime.fromisoformat(f"{found[1]}T{found[2]}:00+00:00" if found else "")
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is not a valid hour. A valid example is 2026-11-20T05 (UTC).") from None
 
 
-class _Hour(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """An hour (UTC) in ISO 8601, in the format of printed tables, or as a Dagster partition key."""
+def _name(kind: str, pattern: str, named: str, example: str) -> Callable[[str], str]:
+    """Return a parser for names from the service that are also used as folder names."""
 
-    name = "hour"
+    def parse(value: str) -> str:
+        if not re.fullmatch(pattern, value):
+            raise click.BadParameter(f"{value!r} is not a valid {named}. A valid example is {example}.")
+        return value
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        found = re.fullmatch(r"(\d{4}-\d\d-\d\d)[T -](\d\d)(:00(:00)?)?Z?", str(value))
-        try:
-            return datetime.fromisoformat(f"{found[1]}T{found[2]}:00+00:00" if found else "")
-        except ValueError:
-            self.fail(f"{str(value)!r} is not a valid hour. A valid example is 2026-11-20T05 (UTC).", param, ctx)
-
-
-class _Name(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A name from the service that is also used as a folder name."""
-
-    def __init__(self, kind: str, pattern: str, named: str, example: str) -> None:
-        self.name, self._pattern, self._named, self._example = kind, re.compile(pattern), named, example
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if not self._pattern.fullmatch(str(value)):
-            self.fail(f"{str(value)!r} is not a valid {self._named}. A valid example is {self._example}.", param, ctx)
-        return str(value)
+    parse.__name__ = kind  # click's placeholder in the help
+    return parse
 
 
-class DatasetName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """Name of a declared dataset in one family."""
+def dataset_name(family: Family) -> Callable[[str | Dataset], Dataset]:
+    """Return a parser for names of the declared datasets in a family."""
 
-    name = "name"
-
-    def __init__(self, family: Family) -> None:
-        self._family = family
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Dataset:
-        if isinstance(value, datasets.Dataset):
+    def parse(value: str | Dataset) -> Dataset:
+        declared = {one.name: one for one in datasets.datasets(family)}
+        if isinstance(value, Dataset):
             return value  # the default
-        declared = {one.name: one for one in datasets.datasets(self._family)}
         if value not in declared:
-            self.fail(f"{value!r} is not one of {', '.join(declared)}.", param, ctx)
+            raise click.BadParameter(f"{value!r} is not one of {', '.join(declared)}.")
         return declared[value]
+
+    return parse
 
 
 #: The `--hours` option of commands that show the mirror's state.
@@ -268,19 +245,19 @@ def dataset_option(family: Family) -> Callable[[Callable[..., Any]], Callable[..
     """Build the `--dataset` option for commands that support every dataset in a family."""
     return click.option(
         "--dataset",
-        type=DatasetName(family),
+        type=dataset_name(family),
         default=datasets.default(family),
         metavar="NAME",
         help=f"Name of the dataset's table.  [default: {datasets.default(family).name}]",
     )
 
 
-HOUR = _Hour()
-PROJECT = _Name("project", r"[a-z0-9_]+", "project", "enwiki")
+HOUR = hour
+PROJECT = _name("project", r"[a-z0-9_]+", "project", "enwiki")
 _IDENTIFIER = r"[A-Za-z0-9][A-Za-z0-9_-]*"
-SNAPSHOT = _Name("id", _IDENTIFIER, "snapshot", "enwiki_namespace_0")
-CHUNK = _Name("chunk", _IDENTIFIER, "chunk", "enwiki_namespace_0_chunk_0 or 0")
-FILE = _Name("id", _IDENTIFIER, "file identifier", "enwiki_namespace_0")
+SNAPSHOT = _name("id", _IDENTIFIER, "snapshot", "enwiki_namespace_0")
+CHUNK = _name("chunk", _IDENTIFIER, "chunk", "enwiki_namespace_0_chunk_0 or 0")
+FILE = _name("id", _IDENTIFIER, "file identifier", "enwiki_namespace_0")
 
 
 _SANDBOX = "the built-in sandbox (synthetic pages; to use an account, set WME_USERNAME and WME_PASSWORD)"
@@ -295,21 +272,18 @@ class Writing(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         if not ctx.params.get("quiet") and (self._only is None or ctx.params[self._only]):
-            warn(_destination())
+            try:
+                settings = read_settings(scoped=False)
+            except SettingsError:
+                # a command that needs the settings rejects invalid settings itself
+                service, data = "", read_data()
+            else:
+                service = f"Service: {_SANDBOX if settings.sandbox else settings.base_url}; "
+                data = settings.data
+            is_new = "" if data.exists() else " (new)"
+            named = f"; settings: {os.environ[ENV_FILE]}" if os.environ.get(ENV_FILE) else ""
+            warn(f"{service}data folder: {data}{is_new}{named}")
         return super().invoke(ctx)
-
-
-def _destination() -> str:
-    try:
-        settings = read_settings(scoped=False)
-    except SettingsError:
-        # a command that needs the settings rejects invalid settings itself
-        service, data = "", read_data()
-    else:
-        service = f"Service: {_SANDBOX if settings.sandbox else settings.base_url}; "
-        data = settings.data
-    named = os.environ.get(ENV_FILE)
-    return f"{service}data folder: {data}{'' if data.exists() else ' (new)'}{f'; settings: {named}' if named else ''}"
 
 
 def terminal_engine(settings: Settings) -> ConfiguredEngine:

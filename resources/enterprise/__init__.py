@@ -11,7 +11,6 @@ from resources.enterprise.client import EnterpriseClient, Hours
 from resources.enterprise.data_api import Lists
 from resources.enterprise.download.archived import Sidecar, is_landed, read_listing, read_set
 from resources.enterprise.download.downloader import Download
-from resources.enterprise.download.object_reader import Ranges
 from resources.enterprise.endpoints import Service
 from resources.enterprise.http.bounds import Limits, RetryPolicy
 from resources.enterprise.listing import Listing
@@ -40,7 +39,6 @@ __all__ = [
     "Listing",
     "Lists",
     "Query",
-    "Ranges",
     "RetryPolicy",
     "Service",
     "ServiceFiles",

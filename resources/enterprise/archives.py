@@ -249,8 +249,8 @@ class ServiceFiles:
         """Download a file, in order and with bounded memory, to any object with a `write` method, which stays open.
 
         If the connection breaks, this call resumes the download. After a failed call, discard the output.
-        `Hours.download` and `Snapshots.download` resume across calls and fetch large files over several connections. A
-        download costs at most one quota unit, plus one unit for each additional signed URL.
+        `Hours.download` and `Snapshots.download` resume across calls. A download costs at most one quota unit, plus one
+        unit for each additional signed URL.
 
         Returns the downloaded file's record. Raises IntegrityError if the bytes do not match the MD5 in the record, or
         another EnterpriseError (see `head`).

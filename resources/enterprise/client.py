@@ -21,7 +21,7 @@ from resources.enterprise.account.token_store import TokenStore
 from resources.enterprise.archives import ServiceFiles
 from resources.enterprise.data_api import DataApi, Lists
 from resources.enterprise.download.downloader import Download, Downloader
-from resources.enterprise.download.object_reader import Progress, Ranges
+from resources.enterprise.download.object_reader import Progress
 from resources.enterprise.endpoints import Service
 from resources.enterprise.errors import Redactor
 from resources.enterprise.http.answers import ServiceClock
@@ -62,7 +62,6 @@ class EnterpriseClient:
         *,
         clock: Callable[[], datetime] = utc_now,
         retry: RetryPolicy | None = None,
-        ranges: Ranges | None = None,
         limits: Limits | None = None,
     ) -> None:
         self.service = service
@@ -72,7 +71,7 @@ class EnterpriseClient:
         store = TokenStore(Path(state) / "tokens.json", service.auth_url, service.username)
         self.account = Authenticator(service, self._transport, store, clock)
         api = DataApi(service, self._transport, self.account, clock)
-        downloader = Downloader(self._transport, ranges or Ranges(), clock)
+        downloader = Downloader(self._transport, clock)
         self.lists = Lists(api)
         self.hours = Hours(api, downloader, self._clock)
         self.snapshots = Snapshots(api, downloader, self.account.quotas)

@@ -13,7 +13,7 @@ import pytest
 
 from pipelines.automation import discovery, sensors
 from resources import adapters
-from resources.enterprise import EnterpriseClient, Limits, Ranges, Service
+from resources.enterprise import EnterpriseClient, Limits, Service
 from resources.sandbox import Settings, running
 from tests.builds import OpenWarehouse, close_all, lay
 from tests.integration.clients import PASSWORD, QUICK, new_account
@@ -68,10 +68,10 @@ def account(sandbox: Sandbox) -> str:
 
 @pytest.fixture
 def make_client(sandbox: Sandbox, account: str, tmp_path: Path) -> Iterator[Callable[..., EnterpriseClient]]:
-    """Clients that share one state folder; keywords change the ranges, the limits or the service."""
+    """Clients that share one state folder; keywords change the limits or the service."""
     with ExitStack() as opened:
 
-        def make(*, ranges: Ranges | None = None, limits: Limits | None = None, **changes: Any) -> EnterpriseClient:
+        def make(*, limits: Limits | None = None, **changes: Any) -> EnterpriseClient:
             url = sandbox.url
             fields = {"auth_url": url, "base_url": url, "realtime_url": url, "username": account, "password": PASSWORD}
             client = EnterpriseClient(
@@ -79,7 +79,6 @@ def make_client(sandbox: Sandbox, account: str, tmp_path: Path) -> Iterator[Call
                 tmp_path / "state",
                 clock=sandbox.clock.now,
                 retry=QUICK,
-                ranges=ranges,
                 limits=limits,
             )
             return opened.enter_context(client)

@@ -8,7 +8,10 @@ Source: the service's documentation on snapshot, chunk and batch records (`versi
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import logging
+import shutil
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -18,14 +21,16 @@ from typing import NoReturn
 from resources import files
 from resources.datasets.paths import short
 from resources.enterprise import errors
-from resources.enterprise.download.archived import Part, Sidecar, is_landed
-from resources.enterprise.download.object_reader import ChangedError, OversizeError, Progress, Ranges, Source
-from resources.enterprise.download.transfer import SequentialTransfer, Transfer
+from resources.enterprise.download.archived import Sidecar, is_landed
+from resources.enterprise.download.object_reader import ChangedError, ObjectReader, OversizeError, Progress, Source
+from resources.enterprise.download.partial import Part
 from resources.enterprise.http.transport import Transport
 from resources.enterprise.models import ArchiveRecord
 
 _log = logging.getLogger(__name__)
 
+#: Number of bytes written between checks of the free disk space.
+_LOOK_BYTES = 16 << 20
 #: Maximum number of times that a corrupt file is fetched again.
 _WRONG_ALLOWED = 1
 
@@ -63,35 +68,28 @@ class _Task:
 
     source: Source
     target: Path
+    progress: Progress | None
     requests: int = 0
     units: int = 0
     resumed: int | None = None
     wrong: int = 0
     largest: int | None = None
+    reported: int | None = None
 
-
-class _Gain:
-    """Reports a file's growth to a progress callback. Each byte is counted once, even if it is fetched repeatedly."""
-
-    def __init__(self, progress: Progress | None) -> None:
-        self._progress = progress
-        self._most: int | None = None
-
-    def __call__(self, there: int) -> None:
-        if self._progress is None:
-            return
-        # bytes from an earlier download, which are passed to the first call, are not reported
-        before = there if self._most is None else self._most
-        self._most = max(there, before)
-        self._progress(self._most - before)
+    def report(self, there: int) -> None:
+        """Report new bytes. The bytes from an earlier download, which are passed to the first call, are not new."""
+        before = there if self.reported is None else self.reported
+        self.reported = max(there, before)
+        if self.progress is not None:
+            self.progress(self.reported - before)
 
 
 class Downloader:
     """Downloads archives. Thread-safe."""
 
-    def __init__(self, transport: Transport, ranges: Ranges, clock: Callable[[], datetime]) -> None:
+    def __init__(self, transport: Transport, clock: Callable[[], datetime]) -> None:
         self._transport = transport
-        self._ranges = ranges
+        self._limits = transport.limits
         self._clock = clock
 
     def fetch(self, source: Source, target: Path, progress: Progress | None = None) -> Download:
@@ -105,10 +103,10 @@ class Downloader:
             ReplacedError: The service replaced the version that `source` pins. Neither version was downloaded.
             EnterpriseError: The download failed. Downloaded bytes are retained.
         """
-        task, gain = _Task(source, target), _Gain(progress)
+        task = _Task(source, target, progress)
         try:
             while True:
-                if (done := self._attempt(task, gain)) is not None:
+                if (done := self._attempt(task)) is not None:
                     return done
         except OSError as error:
             name, folder, problem = task.target.name, task.target.parent, error.strerror or type(error).__name__
@@ -124,23 +122,39 @@ class Downloader:
         raise failure
 
     def pieces(self, source: Source) -> Generator[bytes, None, None]:
-        """Yield the archive's bytes in order, for a caller that stores them. See `SequentialTransfer.pieces`."""
-        return SequentialTransfer(source, self._transport, self._ranges).pieces()
+        """Yield the archive's bytes in order, without repetition, for a caller that stores them.
 
-    def _attempt(self, task: _Task, gain: _Gain) -> Download | None:
+        Raises IntegrityError at the end if the MD5 is different.
+        """
+        digest = files.new_md5()
+        try:
+            for piece in ObjectReader(source, self._transport).pieces():
+                digest.update(piece)
+                yield piece
+            problem = None if digest.hexdigest() == source.record.version else "the MD5 is different"
+        except OversizeError as error:
+            problem = f"the archive has more than {error.largest:,} bytes"
+        except ChangedError:
+            problem = "the archive was replaced during the download"
+        if problem is not None:
+            raise errors.IntegrityError(
+                f"{source.record.identifier} does not match the service's record (version {source.record.version}): "
+                f"{problem}. This download cannot be resumed. Discard the output, and try again. If the error "
+                "persists, the service's archive is damaged: report the error to the vendor."
+            )
+
+    def _attempt(self, task: _Task) -> Download | None:
         """Make one download attempt. Return None if the bytes are wrong; the task then describes the next attempt."""
         source, target = task.source, task.target
-        if not Part.is_left(target) and (present := self._present(task)) is not None:
+        if (present := self._present(task)) is not None:
             return present
-        with Part.held(target, wait_seconds=self._ranges.wait_seconds) as part:
-            if (present := self._present(task)) is not None:
-                part.remove()  # another process completed the file, or was killed during its cleanup
+        with Part.held(target, wait_seconds=self._limits.wait_seconds) as part:
+            if (present := self._present(task)) is not None:  # another process completed the file
+                part.remove()
                 return present
-            if part.version != source.record.version:
-                part.clear()
             if task.resumed is None:
-                task.resumed = part.done
-            digest = self._fill(task, part, gain)
+                task.resumed = part.length
+            digest = self._fill(task, part)
             if digest == source.record.version:
                 return self._land(task, part)
             task.resumed = 0
@@ -165,11 +179,19 @@ class Downloader:
             self._give_up(source.record, task.largest)
         return None
 
-    def _fill(self, task: _Task, part: Part, gain: _Gain) -> str | None:
+    def _fill(self, task: _Task, part: Part) -> str | None:
         """Fetch the missing bytes; return the MD5 of the complete file, or None if the object changed."""
-        transfer = Transfer(task.source, part, self._transport, self._ranges, gain)
+        reader = ObjectReader(task.source, self._transport, part)
+        looked: int | None = None
         try:
-            transfer.run()
+            with contextlib.closing(reader.pieces()) as pieces:
+                for piece in pieces:
+                    if looked is None or part.length - looked >= _LOOK_BYTES:
+                        looked = part.length
+                        self._check_room(part, (reader.size or 0) - part.length)
+                        task.report(part.length)
+                    part.append(piece)
+                    task.report(part.length)
         except ChangedError as error:
             task.largest = error.largest if isinstance(error, OversizeError) else None
             return None
@@ -177,9 +199,19 @@ class Downloader:
             part.remove()  # this download can never be completed
             raise
         finally:
-            task.requests += transfer.request_count
-            task.units += transfer.request_count
+            task.requests += reader.request_count
+            task.units += reader.request_count
         return files.md5_of(part.path)
+
+    def _check_room(self, part: Part, missing: int) -> None:
+        """Raise an error if the disk has too little space for this many bytes and the reserve."""
+        free, floor = shutil.disk_usage(part.path.parent).free, self._limits.keep_free_bytes
+        if floor and missing + floor > free:
+            raise OSError(
+                errno.ENOSPC, f"{missing:,} bytes are missing, but {free:,} are free, and {floor:,} must stay free"
+            )
+        if missing > free:
+            raise OSError(errno.ENOSPC, f"{missing:,} bytes are missing, but only {free:,} are free")
 
     def _present(self, task: _Task) -> Download | None:
         """Return the complete file, or None if its bytes are missing or different."""
@@ -191,7 +223,7 @@ class Downloader:
         return self._result(task, target.stat().st_size, fetched=False)
 
     def _land(self, task: _Task, part: Part) -> Download:
-        size = part.length()
+        size = part.length
         self._write_sidecar(task, size)
         part.land(task.target)
         _log.info(

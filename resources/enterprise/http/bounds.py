@@ -19,7 +19,7 @@ from typing import Final
 
 @dataclass(frozen=True)
 class Limits:
-    """Maximum sizes and durations of responses.
+    """Maximum sizes and durations of responses and downloads.
 
     The service's largest lists (all snapshots, an hour's files, the chunks of enwiki) are 1 to 5 MB in size. The limits
     allow three times that size.
@@ -37,6 +37,8 @@ class Limits:
             sizes.
         unstated_bytes: Maximum size of an archive whose record does not state a size.
         keep_free_bytes: Bytes of disk space that a download leaves free.
+        signed_urls: Maximum number of signed URLs per download. Each may cost a unit of quota.
+        wait_seconds: Maximum seconds to wait for another process that is downloading the same file.
     """
 
     list_bytes: int = 16 << 20
@@ -50,6 +52,8 @@ class Limits:
     margin_share: float = 0.1
     unstated_bytes: int = 1 << 30
     keep_free_bytes: int = 0
+    signed_urls: int = 8
+    wait_seconds: float = 3_600.0
 
     def largest(self, size: int | None) -> int:
         """Return the maximum size of an archive. `size` is the size in bytes from its record, or None if unknown."""

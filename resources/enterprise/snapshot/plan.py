@@ -262,7 +262,7 @@ def write_set(plan: SnapshotPlan) -> None:
 
 def superseded(plan: SnapshotPlan) -> tuple[Path, ...]:
     """Return the snapshot's files in another version or form. These files can be removed once the set is confirmed."""
-    endings = ("", ".json", ".part", ".part.json")
+    endings = ("", ".json", ".part")
     kept = {file.target.name + ending for file in plan.files for ending in endings}
     kept.add(plan.manifest.name)
     if not plan.folder.is_dir():

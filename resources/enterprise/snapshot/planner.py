@@ -26,9 +26,10 @@ from resources.datasets import SNAPSHOT_ARTICLES, Dataset
 from resources.datasets.paths import short
 from resources.enterprise import endpoints, errors, models
 from resources.enterprise.data_api import DataApi
-from resources.enterprise.download.archived import Part, is_landed
+from resources.enterprise.download.archived import is_landed
 from resources.enterprise.download.downloader import Download, Downloader, ReplacedError
 from resources.enterprise.download.object_reader import Progress
+from resources.enterprise.download.partial import Part
 from resources.enterprise.http.workarounds import guarded
 from resources.enterprise.listing import Listing, list_of
 from resources.enterprise.models import Chunk, Snapshot
@@ -298,8 +299,8 @@ def look(folder: Path, records: Iterable[Snapshot | Chunk]) -> Disk:
         name = archive_name(record)
         if is_landed(folder / name, record.version):
             landed[name] = (folder / name).stat().st_size
-        elif there := Part.left_bytes(folder / name, record.version):
-            left[name] = there
+        elif (part := Part.path_of(folder / name)).exists():
+            left[name] = part.stat().st_size
     existing = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
     return Disk(shutil.disk_usage(existing).free, landed, left)
 

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from resources.enterprise import EnterpriseClient, Ranges, RetryPolicy
+from resources.enterprise import EnterpriseClient, RetryPolicy
 from tests.unit.enterprise.loopback import FakeService
 
 HOUR = dt.datetime(2026, 11, 1, 5, tzinfo=dt.UTC)
@@ -37,14 +37,12 @@ def fake(clock):
 
 @pytest.fixture
 def make_client(fake, tmp_path, clock):
-    """Clients that share one state folder; keywords change the service, the retry or the ranges."""
+    """Clients that share one state folder; keywords change the service, the retry or the limits."""
     with ExitStack() as opened:
 
-        def make(*, retry=QUICK, ranges=None, limits=None, state=tmp_path / "state", now=clock, **changes):
+        def make(*, retry=QUICK, limits=None, state=tmp_path / "state", now=clock, **changes):
             service = fake.service(**{"contact": "tests@example.org"} | changes)
-            return opened.enter_context(
-                EnterpriseClient(service, state, clock=now, retry=retry, ranges=ranges, limits=limits)
-            )
+            return opened.enter_context(EnterpriseClient(service, state, clock=now, retry=retry, limits=limits))
 
         yield make
 
@@ -62,9 +60,3 @@ def hour():
 @pytest.fixture
 def content():
     return random.Random(7).randbytes(400_000)
-
-
-@pytest.fixture
-def split(make_client):
-    """A client that divides files from 100 kB on."""
-    return make_client(ranges=Ranges(connections=4, parallel_bytes=100_000, smallest_bytes=20_000, wait_seconds=120))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import errno
-import json
 import os
 import shutil
 import threading
@@ -12,7 +11,7 @@ import threading
 import pytest
 
 from resources import files
-from resources.enterprise import Ranges, RetryPolicy, Sidecar, errors, models
+from resources.enterprise import Limits, Sidecar, errors, models
 from tests.intact import is_intact
 from tests.unit.enterprise.loopback import Reply, html_reply
 
@@ -110,47 +109,13 @@ def test_a_damaged_file_is_fetched_again_and_replaced(client, fake, published, t
     only_landed(target)
 
 
-def test_a_large_file_is_a_few_ranges_of_one_address(split, fake, published, target, hour, content):
-    done = split.hours.download(hour, published, target)
-    assert target.read_bytes() == content
-    assert (done.request_count, resolves(fake)) == (1, 1)
-    asked = sorted(int(r.removeprefix("bytes=").split("-")[0]) for r in ranges_asked(fake))
-    assert asked[0] == 0
-    assert 3 <= len(asked) <= 4
-    assert {r.headers["if-range"] for r in fake.store.requests if "if-range" in r.headers} != set()
-    only_landed(target)
-
-
-def test_the_ranges_of_a_large_file_are_all_open_at_once(split, fake, published, target, hour, content):
-    together = threading.Barrier(4, timeout=120)  # breaks, and fails the test, unless four requests wait here
-
-    def waiting(request):
-        together.wait()
-        return fake.object(request)
-
-    # The first range must have answered before the size is known; its body comes when the other three are open.
-    first = threading.Event()
-
-    def opening(request):
-        reply = fake.object(request)
-        first.set()
-        return reply
-
-    fake.script("/objects/*", opening, *[waiting] * 3)
-    threading.Thread(target=together.wait, daemon=True).start()
-    split.hours.download(hour, published, target)
-    assert first.is_set()
-    assert not together.broken
-    assert target.read_bytes() == content
-
-
 @pytest.mark.parametrize("places", [(150_000,), (0,), (1, 2, 3), (399_999,)])
 def test_a_body_cut_in_the_middle_goes_on_where_it_stopped(client, fake, published, target, hour, content, places):
     fake.cut(*places)
     done = client.hours.download(hour, published, target)
     assert target.read_bytes() == content
     assert (done.request_count, resolves(fake)) == (1, 1)
-    assert ranges_asked(fake)[1] == f"bytes={places[0]}-{len(content) - 1}"
+    assert ranges_asked(fake)[1] == (f"bytes={places[0]}-" if places[0] else None)
     only_landed(target)
 
 
@@ -170,24 +135,12 @@ def test_an_unfinished_download_goes_on_in_the_next_run(make_client, fake, publi
     fake.cut(*[100_000] + [0] * 3)
     with pytest.raises(errors.ServiceUnavailable, match="100000 downloaded bytes are kept"):
         make_client().hours.download(hour, published, target)
-    assert names(target) == [target.name + ".part", target.name + ".part.json"]
-    state = json.loads((target.parent / (target.name + ".part.json")).read_bytes())
-    assert state["version"] == published.version
-    assert state["ranges"] == [[0, len(content), 100_000]]
+    assert names(target) == [target.name + ".part"]
+    assert (target.parent / (target.name + ".part")).read_bytes() == content[:100_000]
     fake.store.requests.clear()
     done = make_client().hours.download(hour, published, target)
     assert (done.resumed_bytes, done.request_count) == (100_000, 1)
-    assert ranges_asked(fake) == [f"bytes=100000-{len(content) - 1}"]
-    assert target.read_bytes() == content
-    only_landed(target)
-
-
-def test_an_unfinished_large_download_goes_on_in_the_next_run(split, fake, published, target, hour, content):
-    fake.cut(*[10_000] * 4 + [0] * 12)
-    with pytest.raises(errors.ServiceUnavailable):
-        split.hours.download(hour, published, target)
-    done = split.hours.download(hour, published, target)
-    assert done.resumed_bytes >= 20_000
+    assert ranges_asked(fake) == ["bytes=100000-"]
     assert target.read_bytes() == content
     only_landed(target)
 
@@ -195,26 +148,9 @@ def test_an_unfinished_large_download_goes_on_in_the_next_run(split, fake, publi
 def test_every_byte_there_but_not_renamed_is_not_fetched_again(client, fake, published, target, hour, content):
     target.parent.mkdir(parents=True)
     (target.parent / (target.name + ".part")).write_bytes(content)
-    (target.parent / (target.name + ".part.json")).write_text(
-        json.dumps(
-            {
-                "version": published.version,
-                "etag": None,
-                "size": len(content),
-                "ranges": [[0, len(content), len(content)]],
-            }
-        )
-    )
     done = client.hours.download(hour, published, target)
-    assert (done.fetched, done.request_count, done.resumed_bytes) == (True, 0, len(content))
-    assert fake.store.requests == []
-    only_landed(target)
-
-
-def test_what_a_killed_process_left_beside_a_landed_file_is_tidied_up(client, published, target, hour):
-    client.hours.download(hour, published, target)
-    (target.parent / (target.name + ".part.json")).write_text("{}")
-    assert not client.hours.download(hour, published, target).fetched
+    assert (done.fetched, done.request_count, done.resumed_bytes) == (True, 1, len(content))
+    assert [request.headers["range"] for request in fake.store.requests] == [f"bytes={len(content)}-"]
     only_landed(target)
 
 
@@ -318,29 +254,16 @@ def test_the_number_of_addresses_is_bounded(make_client, fake, published, target
 
     fake.script("/objects/*", *[expiring] * 10)
     with pytest.raises(errors.ServiceUnavailable, match="more than 2 signed URLs"):
-        make_client(ranges=Ranges(addresses=2)).hours.download(hour, published, target)
+        make_client(limits=Limits(signed_urls=2)).hours.download(hour, published, target)
     assert resolves(fake) == 2
 
 
-def test_a_store_that_ignores_ranges_is_read_from_the_start(split, fake, published, target, hour, content):
+def test_a_store_that_ignores_ranges_is_read_from_the_start(client, fake, published, target, hour, content):
     fake.ranges = False
-    split.hours.download(hour, published, target)
+    fake.cut(70_000)
+    client.hours.download(hour, published, target)
     assert target.read_bytes() == content
-    only_landed(target)
-
-
-def test_a_store_that_stops_taking_ranges_in_mid_file_is_read_from_the_start(
-    split, fake, published, target, hour, content
-):
-    def first(request):
-        reply = fake.object(request)
-        fake.ranges = False
-        return reply
-
-    fake.script("/objects/*", first)
-    split.hours.download(hour, published, target)
-    assert target.read_bytes() == content
-    assert ranges_asked(fake)[-1] is None
+    assert ranges_asked(fake) == [None, "bytes=70000-"]
     only_landed(target)
 
 
@@ -438,20 +361,6 @@ def test_a_redirect_from_an_encrypted_to_an_open_connection_is_refused(make_clie
         client.lists._api._location(answer, PATH, "get it")
 
 
-def test_an_address_that_several_ranges_find_refused_is_asked_for_once(split, fake, published, target, hour, content):
-    together = threading.Barrier(3, timeout=120)
-
-    def expired(request):
-        fake.expire_signatures()
-        together.wait()  # all three have seen the same address
-        return Reply(403)
-
-    fake.script("/objects/*", fake.object, expired, expired, expired)
-    done = split.hours.download(hour, published, target)
-    assert target.read_bytes() == content
-    assert done.request_count == 2
-
-
 def test_a_relative_redirect_is_followed_without_the_token(client, fake, published, target, hour, content):
     fake.script(PATH + "/download", Reply(307, b"", {"Location": "/objects/here"}))
     fake.script("/objects/here", Reply(200, content))
@@ -503,7 +412,7 @@ def test_a_folder_that_cannot_be_written_is_said(client, published, hour, tmp_pa
         client.hours.download(hour, published, tmp_path / "file" / "x.tar.gz")
 
 
-def test_an_interrupted_progress_keeps_what_was_fetched(split, published, target, hour, content):
+def test_an_interrupted_progress_keeps_what_was_fetched(client, published, target, hour, content):
     class Interrupted(BaseException):
         pass
 
@@ -515,41 +424,19 @@ def test_an_interrupted_progress_keeps_what_was_fetched(split, published, target
             raise Interrupted
 
     with pytest.raises(Interrupted):
-        split.hours.download(hour, published, target, interrupt)
+        client.hours.download(hour, published, target, interrupt)
     rest = []
-    done = split.hours.download(hour, published, target, rest.append)
+    done = client.hours.download(hour, published, target, rest.append)
     assert done.resumed_bytes > 50_000
     assert done.resumed_bytes + sum(rest) == len(content)
     assert target.read_bytes() == content
 
 
-def test_a_range_that_hangs_does_not_hold_up_the_failure_of_another(make_client, fake, published, target, hour):
-    patient = RetryPolicy(retries=0, read_timeout=100)
-    client = make_client(retry=patient, ranges=Ranges(connections=2, parallel_bytes=100_000, smallest_bytes=20_000))
-    stall, hangs = threading.Event(), threading.Event()
-
-    def gone(_):
-        hangs.wait(120)
-        return Reply(404)
-
-    def progress(count):
-        if count == 10:  # ten bytes came, and no more will
-            hangs.set()
-
-    fake.cut(10, stall=stall)
-    fake.script("/objects/*", gone)
-    with pytest.raises(errors.NotFound):
-        client.hours.download(hour, published, target, progress)
-    stall.set()
-    assert hangs.is_set()
-    assert fake.store.stalls_sat_out == 0
-    assert names(target) == []
-
-
-def test_threads_that_want_the_same_file_fetch_it_once(split, fake, published, target, hour, content):
+def test_threads_that_want_the_same_file_fetch_it_once(client, fake, published, target, hour, content):
     results = []
     threads = [
-        threading.Thread(target=lambda: results.append(split.hours.download(hour, published, target))) for _ in range(4)
+        threading.Thread(target=lambda: results.append(client.hours.download(hour, published, target)))
+        for _ in range(4)
     ]
     for thread in threads:
         thread.start()
@@ -561,9 +448,9 @@ def test_threads_that_want_the_same_file_fetch_it_once(split, fake, published, t
 
 
 def test_a_file_that_another_process_holds_is_not_waited_for_without_end(make_client, fake, published, target, hour):
-    from resources.enterprise.download.archived import Part
+    from resources.enterprise.download.partial import Part
 
-    client = make_client(ranges=Ranges(wait_seconds=0.05))
+    client = make_client(limits=Limits(wait_seconds=0.05))
     with Part.held(target, wait_seconds=120), pytest.raises(errors.StateBusy, match="Another process") as caught:
         client.hours.download(hour, published, target)
     assert caught.value.retryable

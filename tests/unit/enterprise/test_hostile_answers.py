@@ -28,7 +28,6 @@ from resources.enterprise import (
     FetchOptions,
     Limits,
     Query,
-    Ranges,
     RetryPolicy,
     Service,
     endpoints,
@@ -55,7 +54,6 @@ LIMITS = Limits(
     unstated_bytes=300_000,
 )
 RETRY = RetryPolicy(retries=2, first_wait=0.001, longest_wait=0.01, connect_timeout=1, read_timeout=0.3)
-RANGES = Ranges(connections=3, parallel_bytes=100_000, smallest_bytes=20_000, addresses=4, wait_seconds=2)
 #: An operation sends some ten requests, each tried three times, each of which lasts 0.4 s at most; and the machine is
 #: busy.
 LONGEST_SECONDS = 60.0
@@ -226,9 +224,7 @@ def run(world, seed):
     world.log.buffer.clear()
     began = time.monotonic()
     ended, error = "a result", None
-    with EnterpriseClient(
-        service, folder / "state", clock=world.clock, retry=RETRY, ranges=RANGES, limits=LIMITS
-    ) as client:
+    with EnterpriseClient(service, folder / "state", clock=world.clock, retry=RETRY, limits=LIMITS) as client:
         fake.hostile = spoiler
         try:
             OPERATIONS[operation](client, folder / "archive")

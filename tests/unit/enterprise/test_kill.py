@@ -46,7 +46,7 @@ for number, call in enumerate(calls):
 
 
 #: System functions that a landing calls, and how often at least.
-CALLS = {"fsync": 3, "replace": 3, "unlink": 1, "ftruncate": 1}
+CALLS = {"fsync": 3, "replace": 2}
 
 
 def test_a_process_killed_while_landing_is_made_good(fake, make_client, tmp_path, hour, content):

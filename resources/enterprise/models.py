@@ -95,13 +95,8 @@ class NamespaceReference(Record):
 class Size(Record):
     """Size of an archive in the unit named by `unit_text`, usually decimal megabytes rounded to three places."""
 
-    value: float = Field(default=0.0, ge=0, le=1e15, allow_inf_nan=False)
+    value: float | None = Field(default=None, ge=0, le=1e15, allow_inf_nan=False)
     unit_text: str = "MB"
-
-    @property
-    def approximate_bytes(self) -> int:
-        """Approximate size in bytes. Megabytes are accurate to within 500 bytes. Unknown units are treated as bytes."""
-        return int(self.value * _UNITS.get(self.unit_text.upper(), 1))
 
 
 class ArchiveRecord(Record):
@@ -130,17 +125,20 @@ class ArchiveRecord(Record):
         return self.namespace.identifier
 
     @property
-    def approximate_bytes(self) -> int:
-        """Approximate compressed size of the archive in bytes, or 0 if the record does not state a size."""
-        return 0 if self.size is None else self.size.approximate_bytes
+    def stated_bytes(self) -> int | None:
+        """Approximate size of the archive in bytes, or None if the record does not state a size in a known unit.
+
+        Megabytes are accurate to within 500 bytes.
+        """
+        size = self.size
+        if size is None or size.value is None or size.unit_text.upper() not in _UNITS:
+            return None
+        return int(size.value * _UNITS[size.unit_text.upper()])
 
     @property
-    def stated_bytes(self) -> int | None:
-        """Approximate size of the archive in bytes, or None if the record does not state a size in a known unit."""
-        size = self.size
-        if size is None or "value" not in size.model_fields_set or size.unit_text.upper() not in _UNITS:
-            return None
-        return size.approximate_bytes
+    def approximate_bytes(self) -> int:
+        """Approximate compressed size of the archive in bytes, or 0 if the record does not state a size."""
+        return self.stated_bytes or 0
 
 
 class Batch(ArchiveRecord):

@@ -50,7 +50,7 @@ class Records:
     def feed(self, piece: bytes) -> bytes:
         """Add a block and return the completed records, one per line. Blank keep-alive lines are removed."""
         whole = self._lines(piece)
-        if b"\r" in whole or _has_blank(whole):
+        if b"\r" in whole or b"\n\n" in whole or whole.startswith(b"\n"):
             # not `splitlines`, because a carriage return between two JSON values is whitespace
             return b"".join(line.removesuffix(b"\r") + b"\n" for line in whole.split(b"\n") if line.strip())
         return whole
@@ -86,14 +86,6 @@ class Records:
                     "Check the configured stream address, and any proxy between this machine and the service."
                 )
         return whole
-
-
-def _has_blank(lines: bytes) -> bool:
-    """Return whether a line is empty. Searching for two consecutive line ends would take twenty times as long."""
-    begin = 0
-    while (end := lines.find(b"\n", begin)) > begin:
-        begin = end + 1
-    return end == begin
 
 
 class Inbox:

@@ -18,7 +18,6 @@ from resources.enterprise.account.operations import (
     AuthService,
     Challenge,
     Grant,
-    NewPasswordRefused,
     RefreshRefused,
     weakness,
 )
@@ -195,7 +194,7 @@ class Authenticator:
             if (session := self._store.read_session()) is not None:
                 try:
                     return self._answer(username, session, proposed)
-                except NewPasswordRefused as error:
+                except errors.AuthenticationError as error:
                     # another login distinguishes an expired session from a weak password
                     if weakness(proposed):
                         raise

@@ -36,10 +36,6 @@ class Challenge:
     session: str = field(repr=False)
 
 
-class NewPasswordRefused(errors.AuthenticationError):
-    """The session has expired, or the password breaks the rules. The service does not distinguish these causes."""
-
-
 class RefreshRefused(errors.AuthenticationError):
     """The refresh token has expired, was revoked, or has been used 90 times. A new login is required."""
 
@@ -86,14 +82,8 @@ class AuthService:
         Raises AuthenticationError if the service refuses the user name or the password.
         """
         doing = f"log in as {username}"
-        self._transport.redactor.learn(password)
-        found = self._post(
-            endpoints.LOGIN,
-            {"username": username, "password": password},
-            doing,
-            _LOGIN,
-            refused="Check WME_USERNAME and WME_PASSWORD, or run `wme auth forgot-password`.",
-        )
+        refused = "Check WME_USERNAME and WME_PASSWORD, or run `wme auth forgot-password`."
+        found = self._post(endpoints.LOGIN, doing, _LOGIN, refused=refused, username=username, password=password)
         if found.access_token is not None and found.refresh_token is not None:
             return self._learned(Grant.model_validate(found, from_attributes=True))
         if found.challenge_name is not None:
@@ -120,34 +110,34 @@ class AuthService:
                     status=answer.status,
                 )
 
-        fields = {"username": username, "refresh_token": refresh_token}
-        return self._learned(self._post(endpoints.TOKEN_REFRESH, fields, doing, _GRANT, check=check))
+        return self._learned(
+            self._post(
+                endpoints.TOKEN_REFRESH, doing, _GRANT, check=check, username=username, refresh_token=refresh_token
+            )
+        )
 
     def token_revoke(self, refresh_token: str) -> bool:
         """Revoke a refresh token and its access tokens (`POST /v1/token-revoke`). Return False for an invalid token."""
         try:
-            self._post(endpoints.TOKEN_REVOKE, {"refresh_token": refresh_token}, "revoke the refresh token")
+            self._post(endpoints.TOKEN_REVOKE, "revoke the refresh token", refresh_token=refresh_token)
         except errors.AuthenticationError:
             return False
         return True
 
     def forgot_password(self, username: str) -> None:
         """Request a confirmation code, which is sent to the account's email address (`POST /v1/forgot-password`)."""
-        self._post(
-            endpoints.FORGOT_PASSWORD,
-            {"username": username},
-            f"request a code for {username}",
-            refused="Check the spelling of the user name.",
-        )
+        refused = "Check the spelling of the user name."
+        self._post(endpoints.FORGOT_PASSWORD, f"request a code for {username}", refused=refused, username=username)
 
     def forgot_password_confirm(self, username: str, code: str, password: str) -> None:
         """Set a new password with the code (`POST /v1/forgot-password-confirm`). Refusals raise AuthenticationError."""
-        self._transport.redactor.learn(password, code)
         self._post(
             endpoints.FORGOT_PASSWORD_CONFIRM,
-            {"username": username, "password": password, "confirmation_code": code},
             f"set the password of {username}",
             refused=f"Check the code, or request a new code with `wme auth forgot-password`. {rules(password)}",
+            username=username,
+            password=password,
+            confirmation_code=code,
         )
 
     def change_password(self, access_token: str, previous: str, proposed: str) -> None:
@@ -155,27 +145,31 @@ class AuthService:
 
         Raises AuthenticationError if the previous password is wrong or the new password breaks the rules.
         """
-        self._transport.redactor.learn(previous, proposed)
         # the service returns the same message for a wrong password and for a weak password
         self._post(
             endpoints.CHANGE_PASSWORD,
-            {"access_token": access_token, "previous_password": previous, "proposed_password": proposed},
             "change the password",
-            token=access_token,
             refused=rules(proposed) if weakness(proposed) else f"Check the previous password. {_RULES}",
+            access_token=access_token,
+            previous_password=previous,
+            proposed_password=proposed,
         )
 
     def new_password_required(self, username: str, session: str, password: str) -> Grant:
-        """Answer the challenge and return tokens (`POST /v1/new-password-required`), or raise NewPasswordRefused."""
+        """Answer the challenge and return tokens (`POST /v1/new-password-required`).
+
+        Raises AuthenticationError if the session has expired or the password breaks the rules. The service does not
+        distinguish these causes.
+        """
         doing = f"set the new password of {username}"
-        self._transport.redactor.learn(password, session)
         found = self._post(
             endpoints.NEW_PASSWORD_REQUIRED,
-            {"username": username, "session": session, "new_password": password},
             doing,
             _GRANT,
             refused=f"{rules(password)} Run `wme auth new-password` again.",
-            kind=NewPasswordRefused,
+            username=username,
+            session=session,
+            new_password=password,
         )
         if found.refresh_token is None:
             raise errors.UnexpectedAnswer(
@@ -186,8 +180,7 @@ class AuthService:
 
     def get_user(self, access_token: str) -> User:
         """Read groups and counters (`POST /v1/get-user`, undocumented). The body and the header contain the token."""
-        fields = {"access_token": access_token}
-        found = self._post(endpoints.GET_USER, fields, "read the account's quotas", _USER, token=access_token)
+        found = self._post(endpoints.GET_USER, "read the account's quotas", _USER, access_token=access_token)
         return cast("User", found)
 
     def _learned(self, grant: Grant) -> Grant:
@@ -197,32 +190,26 @@ class AuthService:
     def _post(
         self,
         path: str,
-        body: dict[str, Any],
         doing: str,
         form: TypeAdapter[Any] | None = None,
         *,
-        token: str | None = None,
         refused: str | None = None,
-        kind: type[errors.AuthenticationError] = errors.AuthenticationError,
         check: Callable[[Answer], None] = lambda _answer: None,
+        **fields: str,
     ) -> Any:
-        """Send a request and parse the response, if it has a form. See `_check` for `refused` and `kind`."""
+        """Send the fields, of which all but the user name are secrets. Parse the response, if it has a form."""
 
         def read(answer: Answer) -> Any:
             check(answer)
-            self._check(answer, doing, refused, kind)
+            self._check(answer, doing, refused)
             return None if form is None else self._transport.parse(answer, form, doing)
 
+        self._transport.redactor.learn(*(value for name, value in fields.items() if name != "username"))
         reaching = f"reach the authentication service ({path})"
-        return self._transport.ask("POST", self._url + path, read, doing=reaching, body=body, token=token)[0]
+        token = fields.get("access_token")
+        return self._transport.ask("POST", self._url + path, read, doing=reaching, body=fields, token=token)[0]
 
-    def _check(
-        self,
-        answer: Answer,
-        doing: str,
-        refused: str | None,
-        kind: type[errors.AuthenticationError],
-    ) -> None:
+    def _check(self, answer: Answer, doing: str, refused: str | None) -> None:
         """Raise the error for an unsuccessful response.
 
         `refused` is the advice for a 401, and for a 422 about a password, whose length the service may validate first.
@@ -238,7 +225,7 @@ class AuthService:
                     "The response to the previous attempt was lost. If that attempt set the password, you can log in "
                     "with the new password."
                 )
-            error = (kind if answer.status == 401 else errors.InvalidRequest)(
+            error = (errors.AuthenticationError if answer.status == 401 else errors.InvalidRequest)(
                 f"Could not {doing}: the service responded with status {answer.status}"
                 f"{f' ({said})' if said else ''}. {kept} {refused}",
                 status=answer.status,

@@ -13,7 +13,7 @@ import logging
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -35,7 +35,7 @@ from resources.enterprise.listing import Listing, list_of
 from resources.enterprise.models import Chunk, Snapshot
 from resources.enterprise.snapshot.choice import plan_snapshot
 from resources.enterprise.snapshot.plan import Disk, FetchOptions, PlannedFile, SnapshotPlan, archive_name, write_set
-from resources.errors import ends_run, retryable
+from resources.errors import ends_run
 from resources.files import StrPath
 from resources.formatting import counted, size_text
 
@@ -167,11 +167,11 @@ class Snapshots:
         """Download all files of a plan, `workers` at a time, and confirm the set. Return the downloads in order.
 
         If one file fails, the download continues with other files, unless they would fail for the same reason: the
-        snapshot was replaced, the quota is spent, or the disk is full. If all failures are temporary, the failed files
-        are retried once. Raises the errors of `fetch` and `confirm`. Complete and partial files are retained.
+        snapshot was replaced, the quota is spent, or the disk is full. Raises the errors of `fetch` and `confirm`.
+        Complete and partial files are retained.
         """
         plan.check()
-        done: dict[str, Download] = {}
+        failures: list[Exception] = []
         over: list[Exception] = []  # errors that would affect every other file as well, so no further file is started
         interrupted = threading.Event()
         reporting = threading.Lock()
@@ -183,53 +183,37 @@ class Snapshots:
                 with reporting:
                     progress(count)
 
-        def fetch(file: PlannedFile) -> Exception | None:
+        def fetch(file: PlannedFile) -> Download | None:
             if over or interrupted.is_set():
                 return None
             try:
-                done[file.identifier] = self._fetch(plan, file, report)
+                return self._fetch(plan, file, report)
             except Exception as error:  # noqa: BLE001  the other files are worth having
+                failures.append(error)
                 if isinstance(error, _ReplacedSetError) or ends_run(error):
                     over.append(error)
-                return error
-            return None
+                return None
 
-        def attempt(files: Sequence[PlannedFile]) -> list[tuple[PlannedFile, Exception]]:
-            with ThreadPoolExecutor(max(1, workers), thread_name_prefix="snapshot") as pool:
-                try:
-                    outcomes = list(pool.map(fetch, files))
-                except BaseException:  # downloads in progress stop at their next byte, and their bytes are retained
-                    interrupted.set()
-                    raise
-            return [(file, error) for file, error in zip(files, outcomes, strict=True) if error is not None]
-
-        failed = attempt(plan.files)
-        if failed and not over and all(retryable(error) for _, error in failed):
-            _log.info("%d downloads for %s failed and are retried once.", len(failed), plan.identifier)
-            failed = attempt([file for file, _ in failed])
-        if failed:
-            error = over[0] if over else failed[0][1]
+        with ThreadPoolExecutor(max(1, workers), thread_name_prefix="snapshot") as pool:
+            try:
+                done = list(pool.map(fetch, plan.files))
+            except BaseException:  # downloads in progress stop at their next byte, and their bytes are retained
+                interrupted.set()
+                raise
+        for error in (*over, *failures):
             if isinstance(error, _ReplacedSetError):  # after all downloads, so the retained files are known
                 raise self._stale(plan, error.changes) from error
             raise error
         self.confirm(plan)
-        return tuple(done[file.identifier] for file in plan.files)
+        return tuple(one for one in done if one is not None)
 
     def _changes(self, plan: SnapshotPlan, file: PlannedFile) -> tuple[list[str], int]:
-        """Compare the snapshot and one file with the plan. Return the differences, and the number of requests sent."""
-        count = 0
+        """Compare a file's record with the plan. Return the differences, and the number of requests sent."""
         try:
-            snapshot, count = self._snapshot(plan.dataset, plan.identifier)
-            if snapshot.version != plan.snapshot.version:
-                return [_version_of(plan.snapshot, snapshot.version)], count
-            if plan.form == "chunks":
-                chunk, more = self._read(plan, file)
-                count += more
-                if chunk.version != file.version:
-                    return [_version_of(file, chunk.version)], count
+            record, count = self._read(plan, file)
         except errors.NotFound:
-            return [f"{file.identifier} no longer exists"], count + 1
-        return [], count
+            return [f"{file.identifier} no longer exists"], 1
+        return ([] if record.version == file.version else [_version_of(file, record.version)]), count
 
     def _changes_of_set(self, plan: SnapshotPlan) -> list[str]:
         try:

@@ -204,20 +204,18 @@ class TokenStore:
         try:
             yield
         except OSError as error:
-            number, is_full, problem = error.errno, files.is_full(error), error.strerror or type(error).__name__
-        else:
-            return
-        if is_full:
-            raise DiskFull(
-                f"The disk is full, so tokens cannot be stored in {self._path} ({problem}). The stored tokens are "
-                "kept. Free up disk space, and try again."
+            problem = error.strerror or type(error).__name__
+            if files.is_full(error):
+                raise DiskFull(
+                    f"The disk is full, so tokens cannot be stored in {self._path} ({problem}). The stored tokens are "
+                    "kept. Free up disk space, and try again."
+                ) from None
+            do = (
+                "Mount the file system read-write"
+                if error.errno == errno.EROFS
+                else "Make the user who runs this command the owner of the folder"
             )
-        do = (
-            "Mount the file system read-write"
-            if number == errno.EROFS
-            else "Make the user who runs this command the owner of the folder"
-        )
-        raise StateError(
-            f"The token file {self._path} cannot be written ({problem}). The stored tokens are kept. {do}, or choose "
-            "another data folder."
-        )
+            raise StateError(
+                f"The token file {self._path} cannot be written ({problem}). The stored tokens are kept. {do}, or "
+                "choose another data folder."
+            ) from None

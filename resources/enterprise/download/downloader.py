@@ -55,11 +55,7 @@ class Download:
 
 
 class ReplacedError(Exception):
-    """The service replaced an archive whose version was pinned. `version` is the new version. No file was written."""
-
-    def __init__(self, version: str) -> None:
-        super().__init__(version)
-        self.version = version
+    """The service has replaced files whose versions were pinned. Each argument describes a difference."""
 
 
 @dataclass
@@ -172,7 +168,7 @@ class Downloader:
                     return self._land(task, part)
                 if source.pinned:
                     part.remove()
-                    raise ReplacedError(fresh.version)
+                    raise ReplacedError(version_change(source.record, fresh.version))
             part.remove()
         task.wrong += 1
         if task.wrong > _WRONG_ALLOWED:
@@ -257,3 +253,7 @@ class Downloader:
             "No file was written, and existing files are unchanged. Try again later. If the error persists, the "
             "service's archive is damaged: report the error to the vendor."
         )
+
+
+def version_change(record: ArchiveRecord, version: str) -> str:
+    return f"{record.identifier} has version {short(version)} instead of {short(record.version)}"

@@ -41,14 +41,6 @@ class NoConnection(BrokenAnswer):
     """A connection attempt failed."""
 
 
-class TooLongError(Exception):
-    """The response exceeds its size limit (`limit` bytes)."""
-
-    def __init__(self, limit: int) -> None:
-        super().__init__(limit)
-        self.limit = limit
-
-
 @dataclass(frozen=True)
 class Answer:
     """A complete response with headers and decompressed body. Only the first bytes of a refusal's body are included."""
@@ -89,19 +81,11 @@ class Answer:
 
 
 def read_body(response: requests.Response, longest: int) -> bytes:
-    """Read and decompress at most `longest` bytes of a response body, in bounded steps.
-
-    Raises TooLongError if the body is longer. The rest of a refusal's body is ignored.
-    """
-    refused = response.status_code >= 300
+    """Read and decompress a response body, in bounded steps, until it ends or has more than `longest` bytes."""
     body = bytearray()
     try:
-        while piece := response.raw.read(_STEP_BYTES, decode_content=True):
+        while len(body) <= longest and (piece := response.raw.read(_STEP_BYTES, decode_content=True)):
             body += piece
-            if len(body) > longest:
-                if refused:
-                    return bytes(body[:longest])
-                raise TooLongError(longest)
     finally:
         response.close()  # has no effect after a complete body, because the connection is already in the pool
     return bytes(body)

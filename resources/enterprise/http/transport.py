@@ -29,7 +29,6 @@ from resources.enterprise.http.answers import (
     BrokenAnswer,
     NoConnection,
     ServiceClock,
-    TooLongError,
     read_body,
 )
 from resources.enterprise.http.bounds import (
@@ -154,17 +153,17 @@ class Transport:
             response = self._send(method, url, headers, deadline, token, body, self.retry.read_timeout)
             refused = response.status_code >= 300
             content = read_body(response, min(longest, self.limits.refusal_bytes) if refused else longest)
-        except TooLongError as error:
-            failure: errors.EnterpriseError = errors.UnexpectedAnswer(
-                f"Could not {doing}: the response exceeds {error.limit:,} bytes, the limit for such responses. Nothing "
-                "was changed. Check the configured service addresses, and any proxy between this machine and the "
-                "service."
-            )
         except LIBRARY_ERRORS as error:
             failure = self._failure(error, url, doing)
         else:
             self.clock.heard(response.headers)
-            return Answer(response.status_code, content, response.headers, count)
+            if refused or len(content) <= longest:
+                return Answer(response.status_code, content, response.headers, count)
+            failure = errors.UnexpectedAnswer(
+                f"Could not {doing}: the response exceeds {longest:,} bytes, the limit for such responses. Nothing "
+                "was changed. Check the configured service addresses, and any proxy between this machine and the "
+                "service."
+            )
         # Raised outside the handler, so that the library's exception, whose message contains the full URL, is not
         # attached.
         raise failure

@@ -1,9 +1,9 @@
 """Choice of a snapshot's download form: one file or chunks.
 
 The choice is a pure function of data from the service and the disk. Each chunk costs one chunk unit. A complete
-snapshot file costs one snapshot unit, and accounts have far fewer snapshot units. Chunks can be processed in parallel,
-and fetching a failed chunk again costs only one chunk unit. The better form depends on the remaining units of both
-counters and on the machine.
+snapshot file costs one snapshot unit, and accounts have far fewer snapshot units. Chunks can be fetched and processed
+in parallel, and fetching a failed chunk again costs only one chunk unit. The better form depends on the remaining units
+of both counters and on the size.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from resources.formatting import counted, size_text
 
 #: Minimum size in bytes at which chunks can be faster than a single file.
 _SMALL_BYTES: Final = 64_000_000
-#: Minimum size in bytes at which a download is likely to be interrupted, so that even one core benefits from chunks.
-_LARGE_BYTES: Final = 2_000_000_000
 #: Maximum fraction of the remaining units that chunks may cost if one file is cheaper.
 _DEAR: Final = 0.5
 #: Fraction of the remaining units below which a cost is negligible.
@@ -37,14 +35,13 @@ def plan_snapshot(
     *,
     quotas: Mapping[str, Quota],
     disk: Disk,
-    cores: int,
     options: FetchOptions,
     dataset: Dataset,
 ) -> SnapshotPlan:
     """Choose between one file and chunks, and plan the download. Sends no requests and changes no files.
 
-    `chunks` can be in any order. A counter absent from `quotas` has no limit. `cores` is the number of cores that will
-    read the files. Raises InvalidRequest if chunks are required, but do not match the snapshot's record.
+    `chunks` can be in any order. A counter absent from `quotas` has no limit. Raises InvalidRequest if chunks are
+    required, but do not match the snapshot's record.
     """
     agree = {chunk.identifier for chunk in chunks} == set(snapshot.chunks)
     offered = snapshot.chunks if dataset.is_chunked else ()
@@ -77,11 +74,11 @@ def plan_snapshot(
     elif not agree:
         way, reason = whole, _DIFFERENT
     else:
-        way, reason = _better(whole, split, cores)
+        way, reason = _better(whole, split)
     return replace(way, reason=reason)
 
 
-def _better(whole: SnapshotPlan, split: SnapshotPlan, cores: int) -> tuple[SnapshotPlan, str]:
+def _better(whole: SnapshotPlan, split: SnapshotPlan) -> tuple[SnapshotPlan, str]:
     if not split.missing or not whole.missing:
         way = whole if split.missing else split
         return way, f"the complete snapshot already exists {_in_form(way)}"
@@ -93,25 +90,20 @@ def _better(whole: SnapshotPlan, split: SnapshotPlan, cores: int) -> tuple[Snaps
     if _there_bytes(whole) != _there_bytes(split) and whole.missing_bytes != split.missing_bytes:
         way = min(whole, split, key=lambda w: w.missing_bytes)
         return way, f"{size_text(_there_bytes(way))} already exist {_in_form(way)}"
-    return _cheaper(whole, split, cores)
+    return _cheaper(whole, split)
 
 
-def _cheaper(whole: SnapshotPlan, split: SnapshotPlan, cores: int) -> tuple[SnapshotPlan, str]:
+def _cheaper(whole: SnapshotPlan, split: SnapshotPlan) -> tuple[SnapshotPlan, str]:
     """Return the preferred form if both forms fit within the quota and neither download has been started."""
     size = max(whole.missing_bytes, split.missing_bytes)
-    if len(split.files) > 1 and cores > 1 and size >= _SMALL_BYTES:
-        gain = f"{cores} cores can process chunks in parallel, and each chunk can be fetched again separately"
-    elif len(split.files) > 1 and size >= _LARGE_BYTES:
-        gain = f"a download of {size_text(size)} can be interrupted, but each chunk can be fetched again separately"
-    else:
-        gain = ""
-    if gain and (_share(split) <= _DEAR or _share(split) <= _share(whole)):
-        return split, f"{gain}, for {_price(split)}"
-    if gain:
+    if len(split.files) > 1 and size >= _SMALL_BYTES:
+        if _share(split) <= max(_DEAR, _share(whole)):
+            gain = "chunks can be fetched and processed in parallel, and each chunk can be fetched again separately"
+            return split, f"{gain}, for {_price(split)}"
         return whole, f"chunks would cost {_price(split)}, but one file costs {_price(whole)}"
     if _share(split) < _share(whole) and _share(whole) > _CHEAP:
         return split, f"chunks cost {_price(split)}, but one file would cost {_price(whole)}"
-    return whole, f"chunks have no advantage for {size_text(size)} and {counted(cores, 'core')}"
+    return whole, f"chunks have no advantage for {size_text(size)}"
 
 
 def _share(way: SnapshotPlan) -> float:

@@ -10,7 +10,6 @@ Source: the service's reference for snapshots (`/v2/snapshots`), their chunks an
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -23,11 +22,10 @@ from typing import Final
 from pydantic import TypeAdapter
 
 from resources.datasets import SNAPSHOT_ARTICLES, Dataset
-from resources.datasets.paths import short
 from resources.enterprise import endpoints, errors, models
 from resources.enterprise.data_api import DataApi
 from resources.enterprise.download.archived import is_landed
-from resources.enterprise.download.downloader import Download, Downloader, ReplacedError
+from resources.enterprise.download.downloader import Download, Downloader, ReplacedError, version_change
 from resources.enterprise.download.object_reader import Progress
 from resources.enterprise.download.partial import Part
 from resources.enterprise.http.workarounds import guarded
@@ -101,7 +99,6 @@ class Snapshots:
             folder,
             quotas=self._remaining(),
             disk=look(folder, (snapshot, *chunks)),
-            cores=len(os.sched_getaffinity(0)),
             options=options,
             dataset=dataset,
         )
@@ -118,31 +115,22 @@ class Snapshots:
         """
         try:
             return self._fetch(plan, file, progress)
-        except _ReplacedSetError as error:
-            raise self._stale(plan, error.changes) from error
+        except ReplacedError as error:
+            raise self._stale(plan, error) from error
 
     def _fetch(self, plan: SnapshotPlan, file: PlannedFile, progress: Progress | None) -> Download:
         plan.check()
-        count = 0
-        if not is_landed(file.target, file.version):
-            changes, count = self._changes(plan, file)
-            if changes:
-                raise _ReplacedSetError(changes)
+        count = 0 if is_landed(file.target, file.version) else self._check_version(plan, file)
+        path = _path(plan.dataset, plan.identifier, None if plan.form == "whole" else file.identifier)
+        source = self._api.source(path, file.record, plan.product, partial(self._read, plan, file), pinned=True)
         try:
-            path = _path(plan.dataset, plan.identifier, None if plan.form == "whole" else file.identifier)
-            source = self._api.source(path, file.record, plan.product, partial(self._read, plan, file), pinned=True)
             done = self._downloader.fetch(source, file.target, progress)
-        except ReplacedError as error:
-            changes = [_version_of(file, error.version)]
         except errors.NotFound:
-            changes, _ = self._changes(plan, file)
-            if not changes:
-                raise  # the records are unchanged, but the object store does not have the archive
-        else:
-            if done.version == file.version:
-                return replace(done, request_count=done.request_count + count)
-            changes = [_version_of(file, done.version)]
-        raise _ReplacedSetError(changes)
+            self._check_version(plan, file)
+            raise  # the record is unchanged, but the object store does not have the archive
+        if done.version != file.version:
+            raise ReplacedError(version_change(file.record, done.version))
+        return replace(done, request_count=done.request_count + count)
 
     def confirm(self, plan: SnapshotPlan) -> Path:
         """Check that all files of a plan exist and are consistent. Write the manifest, and return its path.
@@ -157,7 +145,7 @@ class Snapshots:
                     "are kept. Plan the snapshot again, and run the plan: only missing files are fetched."
                 )
         if plan.form == "chunks" and (changes := self._changes_of_set(plan)):
-            raise self._stale(plan, changes)
+            raise self._stale(plan, ReplacedError(*changes))
         write_set(plan)
         return plan.manifest
 
@@ -190,7 +178,7 @@ class Snapshots:
                 return self._fetch(plan, file, report)
             except Exception as error:  # noqa: BLE001  the other files are worth having
                 failures.append(error)
-                if isinstance(error, _ReplacedSetError) or ends_run(error):
+                if isinstance(error, ReplacedError) or ends_run(error):
                     over.append(error)
                 return None
 
@@ -201,35 +189,42 @@ class Snapshots:
                 interrupted.set()
                 raise
         for error in (*over, *failures):
-            if isinstance(error, _ReplacedSetError):  # after all downloads, so the retained files are known
-                raise self._stale(plan, error.changes) from error
+            if isinstance(error, ReplacedError):  # after all downloads, so the retained files are known
+                raise self._stale(plan, error) from error
             raise error
         self.confirm(plan)
         return tuple(one for one in done if one is not None)
 
-    def _changes(self, plan: SnapshotPlan, file: PlannedFile) -> tuple[list[str], int]:
-        """Compare a file's record with the plan. Return the differences, and the number of requests sent."""
+    def _check_version(self, plan: SnapshotPlan, file: PlannedFile) -> int:
+        """Raise ReplacedError if a file's record differs from the plan. Return the number of requests sent."""
         try:
             record, count = self._read(plan, file)
         except errors.NotFound:
-            return [f"{file.identifier} no longer exists"], 1
-        return ([] if record.version == file.version else [_version_of(file, record.version)]), count
+            raise ReplacedError(f"{file.identifier} no longer exists") from None
+        if record.version != file.version:
+            raise ReplacedError(version_change(file.record, record.version))
+        return count
 
     def _changes_of_set(self, plan: SnapshotPlan) -> list[str]:
         try:
             snapshot = self.record(plan.identifier, plan.dataset)
             if snapshot.version != plan.snapshot.version:
-                return [_version_of(plan.snapshot, snapshot.version)]
+                return [version_change(plan.snapshot, snapshot.version)]
             now = {chunk.identifier: chunk.version for chunk in self.chunks(plan.identifier, plan.dataset)}
         except errors.NotFound:
             return [f"{plan.identifier} or its chunk list no longer exists"]
         pinned = {file.identifier: file.version for file in plan.files}
         gone = [f"{name} no longer exists" for name in pinned if name not in now]
         new = [f"{name} is new" for name in sorted(now) if name not in pinned]
-        other = [_version_of(p, now[p.identifier]) for p in plan.files if now.get(p.identifier, p.version) != p.version]
+        other = [
+            version_change(file.record, now[file.identifier])
+            for file in plan.files
+            if now.get(file.identifier, file.version) != file.version
+        ]
         return gone + new + other
 
-    def _stale(self, plan: SnapshotPlan, changes: list[str]) -> errors.StaleSnapshot:
+    def _stale(self, plan: SnapshotPlan, replaced: ReplacedError) -> errors.StaleSnapshot:
+        changes = replaced.args
         kept = [file for file in plan.files if is_landed(file.target, file.version)]
         size = size_text(sum(file.target.stat().st_size for file in kept))
         kept_text = (
@@ -263,14 +258,6 @@ class Snapshots:
         return self._api.record(_path(plan.dataset, plan.identifier, file.identifier), _CHUNK, doing)
 
 
-class _ReplacedSetError(Exception):
-    """The service has replaced the snapshot or one of its files. The error lists the differences from the plan."""
-
-    def __init__(self, changes: list[str]) -> None:
-        super().__init__(changes)
-        self.changes = changes
-
-
 class _StoppedError(Exception):
     """The download of the plan was stopped, so this file's download ends without a message."""
 
@@ -292,7 +279,3 @@ def look(folder: Path, records: Iterable[Snapshot | Chunk]) -> Disk:
 def _path(dataset: Dataset, identifier: str, chunk: str | int | None = None) -> str:
     snapshot = endpoints.record(endpoints.records(dataset), identifier)
     return snapshot if chunk is None else endpoints.record(endpoints.chunks(snapshot), chunk)
-
-
-def _version_of(record: PlannedFile | Snapshot | Chunk, version: str) -> str:
-    return f"{record.identifier} has version {short(version)} instead of {short(record.version)}"

@@ -45,7 +45,6 @@ class Offer:
         free=ROOMY,
         landed=(),
         left=None,
-        cores=2,
         listed=None,
         form=None,
         **options,
@@ -61,7 +60,6 @@ class Offer:
             FOLDER,
             quotas=quotas,
             disk=Disk(free, {archive_name(r): r.approximate_bytes for r in landed}, left or {}),
-            cores=cores,
             options=FetchOptions(**options | ({} if form is None else {form: True})),
             dataset=SNAPSHOT_ARTICLES,
         )
@@ -81,29 +79,26 @@ def test_chunks_are_in_the_order_of_their_numbers_under_names_with_their_version
 
 
 @pytest.mark.parametrize(
-    ("count", "size", "cores", "snapshots", "chunks", "form", "why"),
+    ("count", "size", "snapshots", "chunks", "form", "why"),
     [
-        (20, 10**8, 2, 30, 1500, "chunks", "2 cores .* fetched again separately, for 20 of the 1,500 chunk units left"),
-        (20, 10**8, 2, None, None, "chunks", "for 20 chunk units"),
-        (380, 10**8, 2, 30, 400, "whole", "would cost 380 of the 400 chunk units left, but one file costs 1 of the 30"),
-        (380, 10**8, 2, 30, 12, "whole", "in chunks .* would cost 380 chunk units, of which only 12 are left"),
-        (380, 10**8, 2, 0, 400, "chunks", "as one file the download would cost 1 snapshot unit, of which none is left"),
-        (380, 10**8, 2, 1, 400, "chunks", "2 cores"),  # the last snapshot unit is dearer than most of the chunks
-        (380, 10**8, 2, 0, 12, "chunks", "of which none is left, but chunks can be fetched in part"),
-        (20, 10**6, 2, 30, 1500, "chunks", "chunks cost 20 of the 1,500 .*, but one file would cost 1 of the 30"),
-        (20, 10**6, 2, 30, 2_000_000, "chunks", "chunks cost 20 of the 2,000,000"),
-        (20, 10**6, 2, 100_000, 2_000_000, "whole", "chunks have no advantage"),
-        (20, 10**6, 2, None, None, "whole", "chunks have no advantage for 20.0 MB and 2 cores"),
-        (20, 10**6, 1, None, None, "whole", "chunks have no advantage for .* and 1 core"),
-        (5, 10**8, 1, None, None, "whole", "chunks have no advantage for .* and 1 core"),
-        (20, 10**8, 1, None, None, "chunks", "a download of 2.0 GB can be interrupted"),
-        (1, 3 * 10**9, 2, None, None, "whole", "chunks have no advantage"),
-        (1, 3 * 10**9, 2, 30, 1500, "chunks", "chunks cost 1 of the 1,500"),
-        (60, 10**6, 2, 30, 1500, "whole", "chunks have no advantage"),
+        (20, 10**8, 30, 1500, "chunks", "in parallel.* fetched again separately, for 20 of the 1,500 chunk units left"),
+        (20, 10**8, None, None, "chunks", "for 20 chunk units"),
+        (380, 10**8, 30, 400, "whole", "would cost 380 of the 400 chunk units left, but one file costs 1 of the 30"),
+        (380, 10**8, 30, 12, "whole", "in chunks .* would cost 380 chunk units, of which only 12 are left"),
+        (380, 10**8, 0, 400, "chunks", "as one file the download would cost 1 snapshot unit, of which none is left"),
+        (380, 10**8, 1, 400, "chunks", "in parallel"),  # the last snapshot unit is dearer than most of the chunks
+        (380, 10**8, 0, 12, "chunks", "of which none is left, but chunks can be fetched in part"),
+        (20, 10**6, 30, 1500, "chunks", "chunks cost 20 of the 1,500 .*, but one file would cost 1 of the 30"),
+        (20, 10**6, 30, 2_000_000, "chunks", "chunks cost 20 of the 2,000,000"),
+        (20, 10**6, 100_000, 2_000_000, "whole", "chunks have no advantage"),
+        (20, 10**6, None, None, "whole", "chunks have no advantage for 20.0 MB"),
+        (1, 3 * 10**9, None, None, "whole", "chunks have no advantage"),
+        (1, 3 * 10**9, 30, 1500, "chunks", "chunks cost 1 of the 1,500"),
+        (60, 10**6, 30, 1500, "whole", "chunks have no advantage"),
     ],
 )  # fmt: skip
-def test_the_form_follows_from_quota_and_machine(count, size, cores, snapshots, chunks, form, why):
-    plan = Offer(count, size).plan(snapshots=snapshots, chunks=chunks, cores=cores)
+def test_the_form_follows_from_quota_and_machine(count, size, snapshots, chunks, form, why):
+    plan = Offer(count, size).plan(snapshots=snapshots, chunks=chunks)
     assert plan.form == form
     assert re.search(why, plan.reason), plan.reason
     assert plan.product == ("snapshot" if form == "whole" else "chunk")

@@ -30,7 +30,7 @@ def plan(tmp_path, chunks):
     snapshot = record(models.Snapshot, NAME, chunks=[c.identifier for c in chunks])
     options = FetchOptions(chunks=True)
     return plan_snapshot(
-        snapshot, chunks, tmp_path, quotas={}, disk=Disk(10**12), cores=2, options=options, dataset=SNAPSHOT_ARTICLES
+        snapshot, chunks, tmp_path, quotas={}, disk=Disk(10**12), options=options, dataset=SNAPSHOT_ARTICLES
     )
 
 

@@ -32,7 +32,6 @@ def planned(project="enwiki", *, left=None, free=100 * GB, size=GB, form="whole"
         Path("/x") / name,
         quotas=quota,
         disk=Disk(free),
-        cores=2,
         options=options,
         dataset=SNAPSHOT_ARTICLES,
     )

@@ -222,8 +222,8 @@ def new_md5(content: bytes = b"") -> hashlib._Hash:
     return hashlib.md5(content, usedforsecurity=False)
 
 
-def write(path: Path, content: bytes, *, mode: int = 0o644, durable: bool = True) -> None:
-    """Write a file atomically. If `durable` is True, the file survives a power failure.
+def write(path: Path, content: bytes, *, mode: int = 0o644) -> None:
+    """Write a file atomically. The file survives a power failure.
 
     The file is created with `mode`. The unfinished file has a fixed name and a lock. If a writer is killed, the next
     writer reuses the unfinished file. Two writers never write at the same time.
@@ -239,14 +239,12 @@ def write(path: Path, content: bytes, *, mode: int = 0o644, durable: bool = True
             os.ftruncate(descriptor, 0)
             with open(descriptor, "wb", closefd=False) as file:
                 file.write(content)
-            if durable:
-                os.fsync(descriptor)
+            os.fsync(descriptor)
             beside.replace(path)
         except BaseException:
             beside.unlink(missing_ok=True)
             raise
-    if durable:
-        sync(path.parent)
+    sync(path.parent)
 
 
 def sync(path: Path) -> None:

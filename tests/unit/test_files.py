@@ -56,7 +56,7 @@ def test_writers_that_meet_do_not_mix(tmp_path):
     path, contents = tmp_path / "x", [bytes([number]) * 100_000 for number in range(8)]
     with ThreadPoolExecutor(8) as pool:
         for _ in range(5):
-            list(pool.map(lambda content: files.write(path, content, durable=False), contents))
+            list(pool.map(lambda content: files.write(path, content), contents))
             assert path.read_bytes() in contents
     assert names(tmp_path) == ["x"]
 

@@ -25,7 +25,8 @@ from resources.datasets import ARTICLE_CHANGES
 from resources.engine import LineReporter, Outcome
 from resources.enterprise import read_listing, read_set
 from resources.enterprise.account.token_store import TokenStore
-from resources.enterprise.download.archived import Part, Sidecar, is_landed
+from resources.enterprise.download.archived import Sidecar, is_landed
+from resources.enterprise.download.partial import Part
 from resources.enterprise.errors import IntegrityError, StateError
 from resources.files import UnusableFileError
 from resources.lake import CompactionJob, LakeError, Layout, compact
@@ -151,16 +152,6 @@ def test_an_archive_that_is_no_file_is_not_landed(tmp_path, make):
     Sidecar("a", "d" * 32, 1, "/v2/a", NOW).write(target)
     make(target)
     assert not is_landed(target, "d" * 32)
-
-
-@odd
-def test_a_download_begins_anew_where_it_is_not_known_how_far_it_was(tmp_path, make):
-    lay(tmp_path / "a.tar.gz.part", write(b"half"))
-    lay(tmp_path / "a.tar.gz.part.json", make)
-    assert Part.left_bytes(tmp_path / "a.tar.gz", "d" * 32) == 0
-    if make in {DAMAGED["list"], KINDS["pipe"], KINDS["device"]}:
-        with Part.held(tmp_path / "a.tar.gz", wait_seconds=0) as part:
-            assert (part.done, part.length()) == (0, 0)
 
 
 @no_file

@@ -270,7 +270,7 @@ def look(folder: Path, records: Iterable[Snapshot | Chunk]) -> Disk:
         name = archive_name(record)
         if is_landed(folder / name, record.version):
             landed[name] = (folder / name).stat().st_size
-        elif (part := Part.path_of(folder / name)).exists():
+        elif (part := Part.path_of(folder / name)).is_file():
             left[name] = part.stat().st_size
     existing = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
     return Disk(shutil.disk_usage(existing).free, landed, left)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -33,7 +33,7 @@ from resources.enterprise.listing import Listing, list_of
 from resources.enterprise.models import Chunk, Snapshot
 from resources.enterprise.snapshot.choice import plan_snapshot
 from resources.enterprise.snapshot.plan import Disk, FetchOptions, PlannedFile, SnapshotPlan, archive_name, write_set
-from resources.errors import ends_run
+from resources.errors import ends_run, retryable
 from resources.files import StrPath
 from resources.formatting import counted, size_text
 
@@ -155,11 +155,12 @@ class Snapshots:
         """Download all files of a plan, `workers` at a time, and confirm the set. Return the downloads in order.
 
         If one file fails, the download continues with other files, unless they would fail for the same reason: the
-        snapshot was replaced, the quota is spent, or the disk is full. Raises the errors of `fetch` and `confirm`.
-        Complete and partial files are retained.
+        snapshot was replaced, the quota is spent, or the disk is full. If all failures are temporary, the failed files
+        are retried once. Raises the errors of `fetch` and `confirm`. Complete and partial files are retained.
         """
         plan.check()
-        failures: list[Exception] = []
+        done: dict[str, Download] = {}
+        failures: dict[str, Exception] = {}
         over: list[Exception] = []  # errors that would affect every other file as well, so no further file is started
         interrupted = threading.Event()
         reporting = threading.Lock()
@@ -171,29 +172,34 @@ class Snapshots:
                 with reporting:
                     progress(count)
 
-        def fetch(file: PlannedFile) -> Download | None:
+        def fetch(file: PlannedFile) -> None:
             if over or interrupted.is_set():
-                return None
+                return
             try:
-                return self._fetch(plan, file, report)
+                done[file.identifier] = self._fetch(plan, file, report)
             except Exception as error:  # noqa: BLE001  the other files are worth having
-                failures.append(error)
+                failures[file.identifier] = error
                 if isinstance(error, ReplacedError) or ends_run(error):
                     over.append(error)
-                return None
 
-        with ThreadPoolExecutor(max(1, workers), thread_name_prefix="snapshot") as pool:
-            try:
-                done = list(pool.map(fetch, plan.files))
-            except BaseException:  # downloads in progress stop at their next byte, and their bytes are retained
-                interrupted.set()
-                raise
-        for error in (*over, *failures):
+        files: Sequence[PlannedFile] = plan.files
+        for _ in range(2):
+            failures.clear()
+            with ThreadPoolExecutor(max(1, workers), thread_name_prefix="snapshot") as pool:
+                try:
+                    list(pool.map(fetch, files))
+                except BaseException:  # downloads in progress stop at their next byte, and their bytes are retained
+                    interrupted.set()
+                    raise
+            files = [file for file in plan.files if file.identifier in failures]
+            if over or not all(map(retryable, failures.values())):
+                break
+        for error in (*over, *(failures[file.identifier] for file in files)):
             if isinstance(error, ReplacedError):  # after all downloads, so the retained files are known
                 raise self._stale(plan, error) from error
             raise error
         self.confirm(plan)
-        return tuple(one for one in done if one is not None)
+        return tuple(done[file.identifier] for file in plan.files)
 
     def _check_version(self, plan: SnapshotPlan, file: PlannedFile) -> int:
         """Raise ReplacedError if a file's record differs from the plan. Return the number of requests sent."""

@@ -28,7 +28,7 @@ _PUBLISHED = dg.AssetKey(["published", "warehouse"])
 
 def health_of(enterprise: EnterpriseResource, warehouse: WarehouseResource, now: datetime) -> Health:
     """Return the mirror's health from the build file, because the published file can be outdated or absent."""
-    scopes = {dataset: enterprise.scope_of(dataset) for dataset in _mirrored(enterprise)}
+    scopes = {one: scope for one in datasets.datasets(Family.HOURLY) if (scope := enterprise.settings.scope_of(one))}
     return health(warehouse.warehouse, scopes, now, published=False)
 
 
@@ -87,7 +87,7 @@ def no_failed_hours(
     now, key = datetime.now(UTC), next(iter(context.selected_asset_check_keys)).asset_key
     found, job = health_of(enterprise, warehouse, now), context.op_execution_context.job_def
     wrong, count = [], 0
-    for dataset in _mirrored(enterprise):
+    for dataset in filter(enterprise.settings.scope_of, datasets.datasets(Family.HOURLY)):
         cells = [cell for place in found.places if place.dataset == dataset.name for cell in place.cells]
         open_ = {cell.batch_hour for cell in cells if cell.state not in COVERED and not is_early(cell, now)}
         early = {cell.batch_hour for cell in cells if is_early(cell, now)}
@@ -110,10 +110,6 @@ def failed_hours(
     definition = graph.get(key).partitions_def if graph.has(key) else None
     found = instance.get_status_by_partition(key, list(hours), definition or HOURS) or {}
     return {hours[name] for name, status in found.items() if status is not None and status.value == "FAILED"}
-
-
-def _mirrored(enterprise: EnterpriseResource) -> list[Dataset]:
-    return [one for one in datasets.datasets(Family.HOURLY) if enterprise.scope_of(one)]
 
 
 @dg.asset_check(

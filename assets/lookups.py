@@ -63,7 +63,7 @@ def lookups(
         enterprise.check()
         budget = lookup.Budget(layout.root, enterprise.settings.lookups_per_day, _now)
         most = budget.left if config.most_lookups is None else min(budget.left, config.most_lookups)
-        wanted = lookup.plan(watched, enterprise.scope, store, most, _now())
+        wanted = lookup.plan(watched, enterprise.settings.scope, store, most, _now())
         looked = lookup.Looked(0, 0, ())
         if wanted:
             with enterprise.client(ANSWER_SECONDS) as client:

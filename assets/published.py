@@ -67,15 +67,15 @@ def published_warehouse() -> dg.AssetsDefinition:
         engine: EngineResource,
     ) -> dg.MaterializeResult:  # type: ignore[type-arg]
         """Record missing hours in the coverage, then publish. Runs tagged `WHEN_DUE` publish only if due."""
-        store, every = warehouse.warehouse, warehouse.publish_every
+        store, every = warehouse.warehouse, warehouse.settings.publish_every
         with as_failure():
             # run this even if nothing is published, because the checks read gaps from the coverage
             fill_coverage(enterprise, store)
             _note_failed(context, enterprise, store)
         if WHEN_DUE.items() <= context.run.tags.items() and not store.publish_is_due(every):
             context.log.info("Not published: %s", next_text(store.publication(), every))
-            metadata = _times(store, every) | {"changed": False}
-            return dg.MaterializeResult(metadata=sized(metadata | _kept(context, lake, store)))
+            metadata = {"changed": False} | _times(store, every) | _kept(context, lake, store)
+            return dg.MaterializeResult(metadata=sized(metadata))
         with as_failure():
             rebuilding.complete(lake, warehouse, engine, enterprise)
             published = store.publish(facts_of(store.data))
@@ -106,7 +106,7 @@ def published_warehouse() -> dg.AssetsDefinition:
 def fill_coverage(enterprise: EnterpriseResource, store: Warehouse) -> None:
     """Record whether each mirrored hour is loaded, missing, or older than the service's retention period."""
     for dataset in datasets.datasets(Family.HOURLY):
-        if scope := enterprise.scope_of(dataset):
+        if scope := enterprise.settings.scope_of(dataset):
             projects, namespaces = ([*dict.fromkeys(names)] for names in zip(*scope, strict=True))
             store.fill_coverage(projects, namespaces, dataset=dataset)
 
@@ -114,20 +114,16 @@ def fill_coverage(enterprise: EnterpriseResource, store: Warehouse) -> None:
 def _note_failed(context: dg.AssetExecutionContext, enterprise: EnterpriseResource, store: Warehouse) -> None:
     """Record hours as missing if their run failed before recording a state."""
     now = datetime.now(UTC)
-    for dataset in datasets.datasets(Family.HOURLY):
-        scope = enterprise.scope_of(dataset)
-        if not scope or not (
-            failed := sorted(failed_hours(context.instance, context.job_def, dataset, now, context.asset_key))
-        ):
-            continue
-        rows = store.coverage(failed[0], failed[-1] + HOUR, published=False, dataset=dataset)
-        known = {(row.batch_hour, row.project_id, row.namespace_id) for row in rows}
-        wanted = [(hour, *place) for hour in failed for place in scope if (hour, *place) not in known]
-        reason = (
-            "Its run failed before processing the hour. The service still has the hour, so a run or a backfill can "
-            "load it."
-        )
-        store.record_statuses([HourStatus(*one, HourState.MISSING, reason) for one in wanted], dataset=dataset)
+    why = (
+        "Its run failed before processing the hour. The service still has the hour, so a run or a backfill can load it."
+    )
+    for dataset in filter(enterprise.settings.scope_of, datasets.datasets(Family.HOURLY)):
+        if failed := sorted(failed_hours(context.instance, context.job_def, dataset, now, context.asset_key)):
+            rows = store.coverage(failed[0], failed[-1] + HOUR, published=False, dataset=dataset)
+            known = {(row.batch_hour, row.project_id, row.namespace_id) for row in rows}
+            wanted = [(hour, *place) for hour in failed for place in enterprise.settings.scope_of(dataset)]
+            missing = [HourStatus(*one, HourState.MISSING, why) for one in wanted if one not in known]
+            store.record_statuses(missing, dataset=dataset)
 
 
 def _kept(context: dg.AssetExecutionContext, lake: LakeResource, store: Warehouse) -> dict[str, Any]:

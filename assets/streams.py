@@ -105,7 +105,7 @@ def read_stream(
     prefix = context.op_def.name.removesuffix(_STEP).removesuffix("_")  # set by an embedding project
     key = KEY.with_prefix(prefix) if prefix else KEY
     until = time.monotonic() + config.minutes * 60
-    live = LiveLake(lake.layout, _FOLDER, _STREAMED.table, lake.bodies_of(_STREAMED), enterprise.scope)
+    live = LiveLake(lake.layout, _FOLDER, _STREAMED.table, lake.bodies_of(_STREAMED), enterprise.settings.scope)
     whole, lately = _Counters(), _Counters()
 
     def say(step: Step, lag_seconds: float | None) -> None:
@@ -127,7 +127,7 @@ def read_stream(
             say=say,
             warn=context.log.warning,
             options=StreamOptions(connections=config.connections, record_bytes=lake.record_bytes_max),
-            loaded=partial(stream.loaded_hours, warehouse.glance, enterprise.scope),
+            loaded=partial(stream.loaded_hours, warehouse.glance, enterprise.settings.scope),
         )
     context.log.info(
         "%s", f"Stored {counted(whole.counts['events'], 'event')} in {live.folder}. The next run continues."

@@ -92,15 +92,6 @@ class ConfiguredEnterprise(_Configured):
 
     numbers = ("lookups_per_day", "check_pages")
 
-    @property
-    def scope(self) -> tuple[tuple[str, int], ...]:
-        """The mirrored (project, namespace) pairs, in configured order."""
-        return self.settings.scope
-
-    def scope_of(self, dataset: Dataset) -> tuple[tuple[str, int], ...]:
-        """Return a dataset's mirrored (project, namespace) pairs, or an empty tuple if the dataset is not mirrored."""
-        return self.settings.scope_of(dataset)
-
     def client(self, seconds: float | None = None) -> AbstractContextManager[EnterpriseClient]:
         """Open a service client as a context manager. `seconds` is a time limit for callers that cannot wait."""
         return connection.client(self.settings, seconds)
@@ -131,11 +122,6 @@ class ConfiguredLake(_Configured):
 
 class ConfiguredWarehouse(_Configured):
     """A data folder's DuckDB warehouse, which is locked and opened for each use and then closed."""
-
-    @property
-    def publish_every(self) -> timedelta | None:
-        """Minimum time between automatic publications, or None to publish only on request."""
-        return self.settings.publish_every
 
     @property
     def warehouse(self) -> Warehouse:

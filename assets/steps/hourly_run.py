@@ -77,7 +77,7 @@ class HourlyRun:
     @property
     def scope(self) -> Scope:
         """Return the mirrored scope, or the dataset's full scope if the dataset is not mirrored."""
-        return self.enterprise.scope_of(self.dataset) or self.dataset.places
+        return self.enterprise.settings.scope_of(self.dataset) or self.dataset.places
 
     def plan(self, hours: Collection[datetime], client: EnterpriseClient) -> None:
         """Request the batch listings of all hours, and check that the disk has enough free space.

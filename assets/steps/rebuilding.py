@@ -181,7 +181,7 @@ def _scope(dataset: Dataset, hour: datetime, layout: Layout, enterprise: Enterpr
         for place, record in named.items()
         if layout.batch_archive(dataset, hour, record.identifier, record.version).exists()
     ]
-    return [*archived, *(place for place in enterprise.scope_of(dataset) if place not in named)]
+    return [*archived, *(place for place in enterprise.settings.scope_of(dataset) if place not in named)]
 
 
 #: Maximum number of hours and snapshot versions that one run repairs, so that a publication never waits for a month of

@@ -95,7 +95,7 @@ def missing_now(
     """Return the `missing_hours` for a dataset's mirrored scope. Raises MirrorError if the warehouse is in use."""
     store = warehouse.glance
     rows = store.coverage(since=now - RETENTION, published=False, dataset=dataset) if store.build_path.exists() else []
-    return missing_hours(now, rows, Layout(store.data), enterprise.scope_of(dataset), dataset)
+    return missing_hours(now, rows, Layout(store.data), enterprise.settings.scope_of(dataset), dataset)
 
 
 def _is_due(listing: Path, hour: datetime, now: datetime, places: set[tuple[str, int]]) -> bool:

@@ -129,7 +129,7 @@ def each_hour(
     moment, store = context.scheduled_execution_time, warehouse.glance
     hour = last_complete_hour(moment)
     key, state = key_of(hour), [prefix.key(one) for one in (*current.KEYS, published.KEY)]
-    mirrored = [one for one in datasets(Family.HOURLY) if enterprise.scope_of(one)]
+    mirrored = [one for one in datasets(Family.HOURLY) if enterprise.settings.scope_of(one)]
     try:
         missing = [one for one in mirrored if hour in discovery.missing_now(moment, enterprise, warehouse, one)]
         is_pending = bool(store.pending_hours() or store.pending_snapshots() or store.unpublished_revision())

@@ -53,7 +53,7 @@ def discover_hours(
         return dg.SkipReason(why)
     requests, reasons = [], []
     for dataset in datasets(Family.HOURLY):
-        if not enterprise.scope_of(dataset):
+        if not enterprise.settings.scope_of(dataset):
             continue
         try:
             found = _missing(context, dataset, enterprise, warehouse, prefix)
@@ -124,7 +124,7 @@ def discover_snapshots(dataset: Dataset, prefix: Prefix) -> dg.SensorDefinition:
     def look(
         context: dg.SensorEvaluationContext, enterprise: EnterpriseResource, lake: LakeResource
     ) -> dg.SensorResult | dg.SkipReason:
-        if not (scope := enterprise.scope_of(dataset)):
+        if not (scope := enterprise.settings.scope_of(dataset)):
             return dg.SkipReason(f"{dataset.name} is not mirrored.")
         if (why := discovery.waiting(context.cursor, datetime.now(UTC))) is not None:
             return dg.SkipReason(why)
@@ -180,8 +180,8 @@ def publish_pending(
         return dg.SkipReason(sentence(error))
     if not (hours or snapshots or revision):
         return dg.SkipReason("All loaded hours and snapshots have been applied and published.")
-    if not store.publish_is_due(warehouse.publish_every):
-        when = next_text(store.publication(), warehouse.publish_every)
+    if not store.publish_is_due(warehouse.settings.publish_every):
+        when = next_text(store.publication(), warehouse.settings.publish_every)
         return dg.SkipReason(
             f"Pending data ({counted(len(hours), 'hour')}, {counted(len(snapshots), 'snapshot')}) will be published "
             f"{when}."

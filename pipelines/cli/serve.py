@@ -186,7 +186,7 @@ def stream(*, hours: float | None, seconds: float | None, every: float, connecti
 
     settings = read_settings()
     enterprise = build_resources(settings)["enterprise"]
-    lake = LiveLake(Layout(settings.data), LIVE_CHANGES, ARTICLE_CHANGES, frozenset(settings.bodies), enterprise.scope)
+    lake = LiveLake(Layout(settings.data), LIVE_CHANGES, ARTICLE_CHANGES, frozenset(settings.bodies), settings.scope)
     warehouse = Warehouse(settings.data, lock_timeout=_BUSY_SECONDS)
     now = datetime.now(UTC)
     ended, done = threading.Event(), threading.Event()
@@ -215,7 +215,7 @@ def stream(*, hours: float | None, seconds: float | None, every: float, connecti
                 warn=terminal.warn,
                 options=StreamOptions(connections=connections, record_bytes=settings.max_record_mb << 20),
                 step_seconds=every,
-                loaded=partial(loaded_hours, warehouse, enterprise.scope),
+                loaded=partial(loaded_hours, warehouse, settings.scope),
             )
         finally:
             done.set()

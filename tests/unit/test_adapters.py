@@ -25,8 +25,8 @@ def service(data, url=URL, **more):
 
 
 def test_the_scope_is_every_namespace_of_every_project_in_the_order_configured():
-    resource = ConfiguredEnterprise(Settings(projects=("frwiki", "enwiki"), namespaces=(14, 0)))
-    assert resource.scope == (("frwiki", 14), ("frwiki", 0), ("enwiki", 14), ("enwiki", 0))
+    settings = Settings(projects=("frwiki", "enwiki"), namespaces=(14, 0))
+    assert settings.scope == (("frwiki", 14), ("frwiki", 0), ("enwiki", 14), ("enwiki", 0))
     assert Settings(projects=("enwiki",)).scope == (("enwiki", 0),)
 
 

@@ -65,11 +65,7 @@ _NOTE = TypeAdapter(_Note)
 
 
 def ready(folder: Path) -> None:
-    """Create a folder if needed, and check that files can be written there.
-
-    Raises:
-        FolderError: Files cannot be written, or the disk is full.
-    """
+    """Create a folder if needed. Raises FolderError if files cannot be written there, or if the disk is full."""
     probe = folder / f".{os.getpid()}.tmp"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -125,8 +121,7 @@ def facts_of(data: Path) -> dict[str, str]:
 def claim(data: Path, service: str, *, writes: bool = True) -> None:
     """Bind a data folder to `service` (its address, or `sandbox <identity>`), or check the existing binding.
 
-    Raises:
-        OriginError: Another service filled the folder. Nothing was changed.
+    Raises OriginError, and changes nothing, if another service filled the folder.
     """
     known = origin_of(data)
     if known is None:
@@ -157,8 +152,7 @@ def removing(data: Path) -> Iterator[bool]:
 def copying(data: Path, wait_seconds: float = 60.0) -> Iterator[None]:
     """Prevent other processes from removing files from the archive and the lake. Files can still be added.
 
-    Raises:
-        BackupUnderWayError: Another process has been backing up or removing files for `wait_seconds`.
+    Raises BackupUnderWayError if another process has been backing up or removing files for `wait_seconds`.
     """
     busy = BackupUnderWayError(
         f"Another process is backing up {data} or removing files from it. Nothing was changed. Wait until the other "

@@ -78,10 +78,8 @@ def is_full(error: OSError) -> bool:
 def read(path: Path, *, most: int = _MOST_BYTES) -> bytes:
     """Read a regular file of at most `most` bytes. Other kinds of files are refused without waiting.
 
-    Raises:
-        FileNotFoundError: The file does not exist.
-        UnusableFileError: The path is a folder, a named pipe or a device, or the file is too long.
-        OSError: The system cannot read the file.
+    Raises OSError if the system cannot read the file. Raises UnusableFileError if the path is a folder, a named pipe or
+    a device, or if the file is too long.
     """
     with opened(path) as file:
         # prevents reading an endless file
@@ -105,10 +103,8 @@ def read_json(path: Path, form: TypeAdapter[_T], *, most: int = _MOST_BYTES) -> 
 def read_cache(path: Path, form: TypeAdapter[_T]) -> _T | None:
     """Read a JSON file that can be re-created. Return None if the file is missing or damaged.
 
-    A damaged file is renamed to `NAME.damaged`, and a warning is logged.
-
-    Raises:
-        OSError: The system cannot read the file.
+    A damaged file is renamed to `NAME.damaged`, and a warning is logged. Raises OSError if the system cannot read the
+    file.
     """
     try:
         return read_json(path, form)
@@ -125,9 +121,7 @@ def read_cache(path: Path, form: TypeAdapter[_T]) -> _T | None:
 def opened(path: Path, *, follow: bool = True) -> io.BufferedReader:
     """Open a regular file for reading. If `follow` is False, symbolic links are refused.
 
-    Raises:
-        FileNotFoundError: The file does not exist.
-        UnusableFileError: The path is not a regular file.
+    Raises OSError if the system cannot open the file, or UnusableFileError if the path is not a regular file.
     """
     # opening a named pipe would block until it has a writer
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY | (0 if follow else os.O_NOFOLLOW)
@@ -159,8 +153,7 @@ def _unusable(what: str) -> UnusableFileError:
 def within(folder: Path, name: str) -> Path:
     """Join a folder with a name that comes from a file or a database, without accessing the disk.
 
-    Raises:
-        UnusableFileError: The name is not relative, normalized and printable, so it might lead outside the folder.
+    Raises UnusableFileError if the name is not relative, normalized and printable, so it might lead outside the folder.
     """
     if not is_name(name):
         raise UnusableFileError(f"{name[:200]!r} is not a valid name for a file in {folder}, so it was not used.")
@@ -183,9 +176,7 @@ def is_name(name: str) -> bool:
 def check_way(folder: Path, path: Path) -> None:
     """Check that a path below a folder is a regular file or absent, and does not pass through symbolic links.
 
-    Raises:
-        UnusableFileError: Part of the path has another type, for example a symbolic link. The message names the first
-            such part.
+    Raises UnusableFileError, which names the first part of another type, for example a symbolic link.
     """
     place = folder
     *folders, last = path.relative_to(folder).parts
@@ -226,10 +217,8 @@ def write(path: Path, content: bytes, *, mode: int = 0o644) -> None:
     """Write a file atomically. The file survives a power failure.
 
     The file is created with `mode`. The unfinished file has a fixed name and a lock. If a writer is killed, the next
-    writer reuses the unfinished file. Two writers never write at the same time.
-
-    Raises:
-        BusyError: Another process has been writing the file for a minute.
+    writer reuses the unfinished file. Two writers never write at the same time. Raises BusyError if another process has
+    been writing the file for a minute.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.tmp")
@@ -268,10 +257,8 @@ def held(path: Path, *, wait_seconds: float, mode: int = 0o644, busy: MirrorErro
     """Open or create a file, lock it exclusively, and yield a descriptor for reading and writing.
 
     The holder can rename or unlink the file. A waiting process then opens a new file with that name. The operating
-    system releases the lock when the process ends.
-
-    Raises:
-        BusyError: Another process has held the lock for `wait_seconds`. If `busy` is given, it is raised instead.
+    system releases the lock when the process ends. Raises `busy`, or BusyError by default, if another process has held
+    the lock for `wait_seconds`.
     """
     deadline = time.monotonic() + wait_seconds
     while True:

@@ -87,10 +87,8 @@ class RemoteConverter(_Remote):
     ) -> list[Outcome[Archive, ConvertedFile]]:
         """Convert archives, and return the outcomes in the same order. Existing conversions are reused.
 
-        `advance` receives the size of each finished archive.
-
-        Raises:
-            EngineError: The cluster cannot be used or was lost. Converted archives are retained.
+        `advance` receives the size of each finished archive. Raises EngineError if the cluster cannot be used or was
+        lost. Converted archives are retained.
         """
         from resources.engine.dask import Call  # noqa: PLC0415
 
@@ -131,8 +129,7 @@ class RemoteCompactor(_Remote):
     ) -> None:
         """Rewrite each job's files. `done` receives each outcome as soon as it is available.
 
-        Raises:
-            EngineError: The cluster cannot be used or was lost. Jobs reported to `done` are complete.
+        Raises EngineError if the cluster cannot be used or was lost. Jobs reported to `done` are complete.
         """
         from resources.engine.dask import Call  # noqa: PLC0415
 
@@ -199,11 +196,7 @@ def _of_worker() -> tuple[Layout, Converter]:
 
 
 def convert_here(archive: Archive, bodies: frozenset[str]) -> ConvertedFile:
-    """Convert one archive on this worker. The archive's path and the returned paths are relative to the data folder.
-
-    Raises:
-        LakeError: Any error that `Converter.convert` raises.
-    """
+    """Convert one archive on this worker. The archive's path and the returned paths are relative to the data folder."""
     layout, converter = _of_worker()
     made = converter.convert(replace(archive, path=layout.root / archive.path), layout, bodies=bodies)
     return replace(
@@ -214,11 +207,7 @@ def convert_here(archive: Archive, bodies: frozenset[str]) -> ConvertedFile:
 
 
 def compact_here(job: CompactionJob) -> Compaction:
-    """Rewrite a job's files on this worker, using all of its threads.
-
-    Raises:
-        LakeError: Any error that `compact` raises.
-    """
+    """Rewrite a job's files on this worker, using all of its threads."""
     layout, converter = _of_worker()
     return compact(replace(job, threads=converter.workers), layout)
 

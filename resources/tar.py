@@ -154,10 +154,8 @@ def members(stream: TarStream, contents: Contents) -> Iterator[Member]:
     """Yield the regular files. Each file must be read completely before the next file is requested.
 
     Two blocks of zeros end a tar. Reading continues after zero blocks. Only further zeros or members may follow. Any
-    other data means that the tar is damaged.
-
-    Raises:
-        Exception: The tar is damaged or truncated, or has no members. The stream's `failure` creates the error.
+    other data means that the tar is damaged. Raises the error that the stream's `failure` creates if the tar is damaged
+    or truncated, or has no members.
     """
     extended: dict[str, bytes] = {}
     found = header_bytes = zeros = 0

@@ -104,11 +104,7 @@ def load_archived(
 
     Lists are loaded first, then snapshots (oldest version first), then hours. `only` contains the hours and snapshots
     to load, with their projects and namespaces. The hours in `skip` are not loaded. One failure does not stop other
-    loads.
-
-    Raises:
-        MirrorError: The error would stop all other loads as well. For example, the disk is full, or another process has
-            locked the warehouse.
+    loads. Raises MirrorError if the error would stop all other loads as well, for example because the disk is full.
     """
     store, layout, done = warehouse.warehouse, lake.layout, Rebuilt()
     workers: Engine = engine.engine(lambda _: None)
@@ -217,25 +213,23 @@ class Repair:
 
         Raises MirrorError if the error would stop all other repairs as well.
         """
-        done = Repaired()
-        bad: set[LoadedPart] = set()
+        done, loaded = Repaired(), set[LoadedPart]()
         units = list(_units(faulty))
         for number, parts in enumerate(units):
             is_short = shutil.disk_usage(self.layout.root).free < self.min_free_bytes
             if is_short or (most is not None and number >= most):
                 done.waiting = len(units) - number
-                bad.update(part for rest in units[number:] for part in rest)
                 break
             own = [file for file in faulty if file.parts and set(file.parts) <= set(parts)]
             try:
                 self._load(parts, [files.within(self.layout.lake, file.lake_path) for file in own])
                 done.load_count += 1
+                loaded.update(parts)
             except (MirrorError, OSError) as error:
                 if ends_run(error):
                     raise
-                bad.update(parts)
                 done.failed.append(f"{_name(parts[0])}: {sentence(error)}")
-        done.replaced = [file for file in faulty if file.parts and bad.isdisjoint(file.parts)]
+        done.replaced = [file for file in faulty if file.parts and loaded.issuperset(file.parts)]
         for file in done.replaced:
             _log.warning("The lake file %s. The file was replaced from the archive.", file)
         return done

@@ -52,7 +52,7 @@ def convert_list(dataset: Dataset, raw: bytes, layout: Layout) -> ListConversion
     target = layout.list_file(table.name, digest)
     converted = False
     try:
-        verify(target, storage=layout.storage)
+        verify(target)
     except UNREADABLE:
         converted = True
     if converted:
@@ -66,11 +66,11 @@ def convert_list(dataset: Dataset, raw: bytes, layout: Layout) -> ListConversion
             raise ListError(f"Record {number} of the list of {dataset.name}: {reason} {_UNTOUCHED}")
         facts: dict[str, Any] = {"kind": dataset.name, "digest": digest, "schema_version": version}
         facts["odd"] = [f"record {number:,}: {legible(reason, _LONGEST)}" for number, reason in odd[:_SHOWN]]
-        with ParquetFile(target, table, layout.storage) as file:
+        with ParquetFile(target, table) as file:
             if len(batch):
                 file.add(encode(batch, table))
             file.finish({"conversion": json.dumps(facts)})
-    made = read_footer(target, layout.storage)
+    made = read_footer(target)
     odd_records = json.loads(made.metadata[b"conversion"]).get("odd", ())
     return ListConversion(digest, target, made.num_rows, converted, tuple(odd_records))
 

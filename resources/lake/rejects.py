@@ -24,7 +24,7 @@ from resources.lake.archive.buffers import Block, LongLine, repeated
 from resources.lake.archives import Archive, Layout
 from resources.lake.decode.rejected import Rejects, reasons_of
 from resources.lake.parquet.writer import ParquetFile, Unfinished, encode
-from resources.storage import Storage
+from resources.storage import open_file
 from resources.tables import REJECTED_LINES
 
 #: Maximum length of a complete line in a row. Longer lines are stored in the file for long lines, and their rows
@@ -107,10 +107,9 @@ class RejectTable:
 class RejectsFile(ExitStack):
     """Unfinished files for an archive's rejects. Each file is created only when needed."""
 
-    def __init__(self, target: Path, level: int, storage: Storage) -> None:
+    def __init__(self, target: Path, level: int) -> None:
         super().__init__()
         self._target = target
-        self._storage = storage
         self._level = level
         self._parquet: ParquetFile | None = None
         self._lines: Unfinished | None = None
@@ -163,12 +162,12 @@ class RejectsFile(ExitStack):
         rows = pa.concat_batches(self._waiting) if len(self._waiting) > 1 else self._waiting[0]
         self._waiting, self._waiting_bytes = [], 0
         if self._parquet is None:
-            self._parquet = self.enter_context(ParquetFile(self._target, REJECTED_LINES, self._storage))
+            self._parquet = self.enter_context(ParquetFile(self._target, REJECTED_LINES))
         self._parquet.add(encode(rows, REJECTED_LINES, level=self._level))
 
     def _long_lines(self) -> Unfinished:
         if self._lines is None:
-            self._lines = self.enter_context(Unfinished(lines_file(self._target), self._storage))
+            self._lines = self.enter_context(Unfinished(lines_file(self._target)))
         return self._lines
 
 
@@ -181,7 +180,7 @@ def whole_line(layout: Layout, raw_path: str, raw_offset: int) -> Iterator[bytes
     """Yield a long rejected line, without its line feed, in pieces. Raises OSError if the line cannot be read."""
     unpacker, held = zlib.decompressobj(zlib.MAX_WBITS | 16), b""
     try:
-        opened = layout.storage.open(files.within(layout.lake, raw_path))
+        opened = open_file(files.within(layout.lake, raw_path))
     except files.UnusableFileError as error:
         raise OSError(error.what) from error
     except ValueError as error:

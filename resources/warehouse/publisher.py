@@ -232,7 +232,7 @@ class Publisher(Reader):
                 _sweep(target)
 
     def _with_stream(self, found: Sources) -> Sources:
-        """Add the stream's folder after preparing its files for the views."""
+        """Prepare the stream's files for the views, and add the stream's folder to the sources."""
         folder = self._lake_root.resolve() / LIVE_CHANGES
         return replace(found, live=str(folder), is_stream_mixed=prepare_folder(folder))
 

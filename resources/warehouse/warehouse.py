@@ -47,7 +47,7 @@ def _operation(
 class Warehouse(Publisher):
     """DuckDB files of a data folder: `warehouse/build.duckdb` for the pipeline and `warehouse.duckdb` for analysts.
 
-    Each method that writes opens the build file under the lock `state/warehouse.lock` and uses one transaction.
+    Each method that writes holds the `state/warehouse.lock` lock, opens the build file, and uses one transaction.
     `storage_version` is the version of DuckDB's file format, for example v2.0.0. The storage version of a file can be
     raised but never lowered. By default, existing files keep their version, and new files use v1.5.0, which DuckDB 1.5
     can read. `lock_timeout` is in seconds. `memory_limit` applies to writing; larger data spills to disk. `clock`

@@ -1,8 +1,8 @@
-"""Preparation of compactions, and commits of finished compactions to the ledger.
+"""Preparation of compactions, and recording of finished compactions in the ledger.
 
-Files are rewritten without a lock, so the commit compares the inputs with the loaded data. An hour that has been
-reloaded since preparation keeps its own file, and its rows in the compacted file are masked. A snapshot version is
-committed completely or not at all, and its masked rows are dropped permanently.
+Files are rewritten without a lock, so the commit compares the inputs with the loaded data. If an hour has been reloaded
+since the compaction was prepared, the hour keeps its own file, and its rows in the compacted file are masked. A
+snapshot version is committed completely or not at all, and its masked rows are dropped permanently.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from resources.warehouse.load.files import retire
 from resources.warehouse.read.lake_parts import window
 from resources.warehouse.records import LakeFileError
 
-#: Key of a part, made of the values that the part's archive determines (`Dataset.given`). For an hourly file, the key
+#: Key of a part: the values that are the same for all rows of an archive (`Dataset.given`). For an hourly file, the key
 #: consists of hour, project and namespace. For a snapshot, the key consists of identifier, version, project and
 #: namespace.
 Part = tuple[Any, ...]
@@ -88,7 +88,7 @@ WHERE (table_name, source_at, project_id, namespace_id) IN (
   WHERE (table_name, snapshot_id, snapshot_version) = ($table, $snapshot_id, $snapshot_version)
 )
 """
-# Parts that were reloaded or dropped after preparation.
+# Parts that were reloaded or dropped after the compaction was prepared.
 _HIDE_GIVEN_UP = """
 INSERT INTO internal.hidden_rows
 SELECT new.lake_path, NULL, if(loaded.table_name IS NULL, 'dropped', 'reloaded'),
@@ -106,7 +106,7 @@ _PARTS = pa.schema([LOADS.schema.field(name) for name in _PART])
 class Prepared:
     """A prepared compaction. The hexadecimal `digest` covers all inputs that affect the new rows.
 
-    `parts` maps each hour, project and namespace, or the snapshot version, to its files' digest, its compaction and its
+    `parts` maps each part (an hour, project and namespace, or a snapshot version) to its file digest, compaction and
     row count.
     """
 
@@ -175,9 +175,9 @@ def commit_compaction(
 ) -> Committed:
     """Switch loaded rows to their compacted files, in one transaction.
 
-    Parts that were reloaded after preparation keep their own files, and their rows in the new files are masked. If a
-    snapshot version was reloaded or dropped, its new files are not recorded. Raises LakeFileError, without changing
-    anything, if a new file is missing or the new files do not contain the loaded rows.
+    Parts that were reloaded after `prepare_compaction` keep their own files, and their rows in the new files are
+    masked. If a snapshot version was reloaded or dropped, its new files are not recorded. Raises LakeFileError, without
+    changing anything, if a new file is missing or the new files do not contain the loaded rows.
     """
     connection, lake_root, now = build
     for path in (path for file in files for path in (file.lake_path, with_bodies(file.lake_path))):

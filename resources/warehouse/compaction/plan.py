@@ -1,4 +1,4 @@
-"""Selection of files to compact together, by compaction window for hours and by version for snapshots.
+"""Selection of files to compact together: hourly files of a compaction window, or files of a snapshot version.
 
 Hourly files are merged into files for successively longer windows, up to a month. The lake therefore contains only
 dozens of files at any time, and each row is rewritten at most once per window. A snapshot version's files are merged
@@ -20,7 +20,7 @@ from resources.warehouse.database.sql import statement
 
 #: Age at which an hour can no longer change, because the service has deleted the hour's file.
 SETTLED: Final = timedelta(hours=50)
-#: Minimum number of files to compact. Opening fewer files takes a reader only a few milliseconds.
+#: Minimum number of files to compact. A reader can open fewer files in a few milliseconds.
 _FEW: Final = 3
 #: File size in bytes at which a compaction starts another file.
 FILE_BYTES: Final = 1_000_000_000

@@ -64,15 +64,15 @@ def settled(now: datetime) -> datetime:
 
 
 def movable_changes(build: Build, before: datetime | None = None) -> Moved | None:
-    """Return the hours before `before` (default: the settled months' end) to remove from the build file, or None."""
+    """Return the movable hours before `before` (default: the end of the settled months), or None if there are none."""
     return _movable(build, before)[0]
 
 
 def _movable(build: Build, before: datetime | None, most: float = math.inf) -> tuple[Moved | None, set[str]]:
     """Return the first hours that can be removed from the build file, and the compactions with their changes.
 
-    The hours end before the first hour that is pending for `articles` or due for its first compaction, and before their
-    changes exceed `most`. If there are no changes to remove, no hours are returned.
+    The range ends before the first hour that is pending for `articles` or due for its first compaction, and before the
+    number of changes exceeds `most`. If there are no changes to remove, no hours are returned.
     """
     waiting = {
         unit.first_hour
@@ -123,7 +123,7 @@ def _move(connection: duckdb.DuckDBPyConnection, step: Moved) -> None:
 
 
 def leave(connection: duckdb.DuckDBPyConnection, first: datetime, end: datetime) -> int:
-    """Remove compacted changes with first <= batch_hour < end, inside a transaction. Return the row count."""
+    """Inside a transaction, remove compacted changes with first <= batch_hour < end. Return the row count."""
     connection.execute(_MAKE_LEAVING, {"table": LEAVING.name, "first": first, "end": end})
     rows = (
         "FROM article_changes SEMI JOIN leaving USING (batch_hour, project_id, namespace_id) "

@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 #: Readers use a separate pool, because writers change instance settings that must stay unchanged for readers.
 _WRITERS, _READERS = Instances(), Instances()
-#: Errors that DuckDB raises for a damaged file. For a wrong checksum, DuckDB raises the base class itself.
+#: Errors that DuckDB raises for a damaged file. For a checksum mismatch, DuckDB raises `duckdb.Error` itself.
 _REFUSALS = (duckdb.IOException, duckdb.InternalException, duckdb.FatalException, duckdb.SerializationException)
 #: Oldest storage version, which every supported client (DuckDB 1.5 and later) can read.
 OLDEST_STORAGE = "v1.5.0"
@@ -57,7 +57,7 @@ _BETWEEN_MERGES = timedelta(days=1)
 
 @contextlib.contextmanager
 def locked(lock_path: Path, timeout: float, purpose: str) -> Iterator[None]:
-    """Hold a lock file. Log a message while waiting for it. Raises WarehouseBusyError after `timeout` seconds."""
+    """Hold a lock file. Before waiting, log a message. Raises WarehouseBusyError after `timeout` seconds."""
     lock_path.parent.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(lock_path)
     try:

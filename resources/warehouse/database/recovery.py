@@ -158,7 +158,7 @@ def copy_file(source: Path, target: Path) -> None:
 
 
 def _copy_range(source: Path, target: Path) -> bool:
-    """Copy with `copy_file_range`. Return False if the file system does not support that call."""
+    """Copy with `copy_file_range`. Return False if the file system does not support `copy_file_range`."""
     with source.open("rb") as read, target.open("wb") as written:
         try:
             while os.copy_file_range(read.fileno(), written.fileno(), 1 << 30):

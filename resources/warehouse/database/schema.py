@@ -1,6 +1,6 @@
 """Creation of the build file's tables, with comments, from the declarations.
 
-Tables with internal columns are in the schema `internal`, and views in `main` expose the declared columns. Writers
+Tables with internal columns are in the `internal` schema, and views in `main` expose the declared columns. Writers
 access both kinds of tables by unqualified names, because their connections search `internal` first
 (`Connector.open_file`).
 """
@@ -87,7 +87,7 @@ class OutdatedError(Exception):
 def ensure(connection: duckdb.DuckDBPyConnection) -> None:
     """Create missing tables, views and comments, unless the file has the current schema version.
 
-    Undeclared tables are preserved. Raises OutdatedError, without changing the file, if its columns or keys differ.
+    Undeclared tables are preserved. Raises OutdatedError, without changing the file, if its columns or keys are outdated.
     """
     wanted = digest()
     connection.execute("CREATE SCHEMA IF NOT EXISTS internal")
@@ -119,7 +119,7 @@ def _script(natives: tuple[tables.Table, ...]) -> str:
     """Return the statements that create all missing tables, views and comments."""
     statements: list[str] = []
     for table in natives:
-        # analysts see a table of the schema `internal` through a view with these comments
+        # analysts see a table in the `internal` schema through a view with these comments
         statements += [create_table(table), *(() if table.name in INTERNAL_COLUMNS else comments(table))]
     state = ", ".join(f"{name} {kind} NOT NULL" for name, kind in STATE.items())
     candidates = statement("state/candidates", changes="article_changes", base="internal.bases", more="")
@@ -138,7 +138,7 @@ def _changed(connection: duckdb.DuckDBPyConnection, script: str) -> list[str]:
 
 @functools.cache
 def _declared(script: str) -> dict[str, str]:
-    """Return the tables that the script creates in an empty file, as `_tables` does."""
+    """Return the tables that the script creates in an empty file, in the format of `_tables`."""
     with duckdb.connect() as alone:
         alone.execute("ATTACH ':memory:' AS warehouse; USE warehouse; CREATE SCHEMA internal")
         search_internal(alone)

@@ -103,7 +103,7 @@ def lake_path(lake_root: Path, folder: str, path: Path) -> str:
 
 
 def announce(connection: duckdb.DuckDBPyConnection, files: Iterable[tuple[ConvertedFile, dict[str, Any]]]) -> None:
-    """Create the temporary table `incoming` with one row per file, from its attributes and the given extra values."""
+    """Create the temporary `incoming` table, with the attributes and the extra values of one file per row."""
     rows = []
     for file, known in files:
         rejects = None if file.rejects_path is None else str(file.rejects_path)
@@ -281,8 +281,8 @@ def hide_repeated(connection: duckdb.DuckDBPyConnection, dataset: Dataset, paths
     """Mask repeated rows of the files in `incoming`, record the count per file, and return the total.
 
     The dataset's rule selects the row to keep. An hourly file is compared only with itself, because hourly files
-    overlap by design. A snapshot file is compared with all files of its version. The temporary table `repeated` then
-    contains the masked rows.
+    overlap by design. A snapshot file is compared with all files of its version. Afterwards, the temporary `repeated`
+    table contains the masked rows.
     """
     rule, files = dataset.uniqueness, {"paths": list(paths)}
     connection.execute(_NONE_REPEATED)

@@ -187,7 +187,7 @@ def _replace_rows(
 def hide_same_revisions(
     build: Build, dataset: Dataset, hours: tuple[datetime, datetime], projects: Sequence[str]
 ) -> None:
-    """Mask rows whose page text is also in another row of the same hour, for all hours in the range of `hours`.
+    """Mask rows whose page text is also in another row of the same hour, from the first to the last hour in `hours`.
 
     The caller provides the transaction.
     """
@@ -219,8 +219,8 @@ _EXPIRE = """
 UPDATE hours SET state = 'past_retention', reason = $past_reason, checked_at = $now
 WHERE table_name = $table AND state IN ('missing', 'not_yet') AND batch_hour < $kept_from
 """
-# Expired hours before the mirror's first hour are not gaps: an earlier run created them too early, or the hours were
-# requested by mistake.
+# Expired hours before the mirror's first hour are not gaps: an earlier run created their rows too early, or the hours
+# were requested by mistake.
 _TRIM = """
 DELETE FROM hours
 WHERE table_name = $table
@@ -303,10 +303,10 @@ def fill_coverage(
 ) -> int:
     """Add missing rows to `hours`, from a dataset's first to its last known hour. Return the number of changed rows.
 
-    All changes are in one transaction. The first hour of a project and namespace is the first hour with a file. For
-    articles, the first hour is the hour of the newest snapshot's boundary if that hour is earlier. The last hour is the
-    last known hour of any project. Hours that the service has deleted become `past_retention`; others become `missing`.
-    Rows for expired hours before the first hour are deleted.
+    All changes are made in one transaction. The first hour of a project and namespace is the first hour with a file.
+    For articles, the first hour is the hour of the newest snapshot's boundary if that hour is earlier. The last hour is
+    the last known hour of any project. Hours that the service has deleted become `past_retention`; others become
+    `missing`. Rows for expired hours before the first hour are deleted.
     """
     connection, now = build.connection, now or build.now
     parameters = {

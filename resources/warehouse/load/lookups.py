@@ -21,7 +21,7 @@ from resources.warehouse.load.files import announce, check_counts, enter, lake_p
 _MOST_LINES = 1000
 #: Maximum time from an hour's start to the last event in its file. The export ends a few minutes after the hour.
 _TOLD = timedelta(hours=2)
-#: Pattern for the title of a rejected record if its first field is `name`, as in the service's records.
+#: Pattern for the title in a rejected record whose first field is `name`, as in the service's records.
 _FIRST_NAME = re.compile(rb'\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")')
 _INSERT = """
 INSERT INTO lookups BY NAME
@@ -146,7 +146,7 @@ def lookups_due(build: Build, watched: Sequence[tuple[str, str]], now: datetime)
 def uncertain_pages(
     build: Build, projects: Sequence[str], namespaces: Sequence[int], limit: int, now: datetime
 ) -> list[Page]:
-    """Return pages to repair: pages from rejected records, then pages from lost hours, most likely changed first."""
+    """Return pages to repair: first pages from rejected records, then the likeliest to have changed in lost hours."""
     connection, scope = build.connection, {"projects": list(projects), "namespaces": list(namespaces)}
     lines = answer(
         connection,
@@ -192,6 +192,6 @@ def _name_in(raw: bytes) -> str | None:
         return None
     try:
         name = json.loads(found[1])
-    except ValueError:  # also raised for invalid UTF-8
+    except ValueError:  # json also raises ValueError for invalid UTF-8
         return None
     return name if isinstance(name, str) and name else None

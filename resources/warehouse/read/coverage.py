@@ -51,9 +51,9 @@ class Cell:
 class Place:
     """One project and namespace, with a cell for each examined hour.
 
-    `newest_hour` is the newest hour with a final state, even outside the examined hours. `older_gap_count` counts gaps
-    before the first cell; `older_gap_at` is the first of these gaps. `has_snapshot` is None if the dataset does not
-    need a snapshot.
+    `newest_hour` is the newest hour with a final state, even if it was not examined. `older_gap_count` counts gaps
+    before the first cell; `older_gap_at` is the time of the first of these gaps. `has_snapshot` is None if the dataset
+    does not need a snapshot.
     """
 
     project_id: str

@@ -28,12 +28,12 @@ from resources.warehouse.records import LakeFileError
 #: Maximum depth of expanded parts. Headings have six levels, and the deepest recorded part is at level 5.
 _LEVELS = 12
 _PAGE = "project_id, namespace_id, article_id, name"
-#: SQL for the JSON path of a position. Position [2, 1] is the first part of the second part.
+#: SQL for the JSON path of a position. Position [2, 1] is the first subpart of the second part.
 _PATH = "concat('$[', array_to_string(list_transform(position, lambda n: n - 1), '].has_parts['), ']')"
 
 
 def derived(name: str, bodies: str = "structured_bodies") -> str:
-    """Return the query for a table derived from structured contents, which the view or subquery `bodies` provides."""
+    """Return the query for a table derived from structured contents, which the `bodies` view or subquery provides."""
     return statement(
         f"views/{name}",
         infobox_parts=_parts("coalesce(infoboxes_json, infobox_json)"),
@@ -91,8 +91,8 @@ _HOURS = """(
     {files}, hive_partitioning = true, hive_types = {'date': VARCHAR, 'hour': VARCHAR}, file_row_number = true
   )
 ) AS file"""
-# Sorted compacted files. Each file has a page's or revision's rows in one row group, and filters and joins can use the
-# statistics.
+# Sorted compacted files. Each file stores all rows of a page or revision in one row group, and filters and joins can
+# use the row group statistics.
 _COMPACTED_HOURS = "read_parquet({files}, hive_partitioning = false, filename = true) AS file"
 _VERSION = "read_parquet({files}, filename = true, file_row_number = true, hive_partitioning = false) AS file"
 # Masked rows by hour, and by row number in the original file. Compacted files preserve this number.
@@ -122,8 +122,8 @@ ANTI JOIN (
 class LakePart:
     """A dataset partition, or all hours of a dataset, with the lake files that contain the rows.
 
-    `root` is the lake's folder with a trailing slash; `paths` are absolute. `source_at` is the snapshot version's
-    value, or None for hours. `is_compacted` means that each file contains rows of several partitions.
+    `root` is the lake's folder with a trailing slash; `paths` are absolute. `source_at` is the value shared by the
+    snapshot version's rows, or None for hours. `is_compacted` means that each file contains rows of several partitions.
     """
 
     dataset: Dataset
@@ -291,7 +291,7 @@ _KEYS = f"{FORMULAS['event_key']} AS event_key, file_row"
 
 @dataclass(frozen=True)
 class Window:
-    """The range of changes in the build file, starting at `first_hour`. No older event is later than `events_until`."""
+    """Range of changes in the build file, from `first_hour` on. Older changes have no events after `events_until`."""
 
     first_hour: datetime
     events_until: datetime
@@ -341,7 +341,7 @@ def make_all_changes(
     *,
     partly: bool = False,
 ) -> frozenset[str]:
-    """Create a build file's temporary view `all_changes`, which adds changes from older hours to `article_changes`.
+    """Create a build file's temporary `all_changes` view, which adds changes from older hours to `article_changes`.
 
     `projects` are the projects to query, or None for all projects. Changes in other projects might be missing. If
     `partly` is True, changes in missing or damaged files are omitted, and the compactions with such files are returned.

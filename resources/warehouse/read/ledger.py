@@ -28,7 +28,7 @@ from resources.warehouse.database.connect import answer, has_table
 from resources.warehouse.database.sql import statement
 from resources.warehouse.records import WarehouseDamagedError
 
-#: Queries for the lake files in use, by table. The queries select uncompacted files from loads, and compacted files.
+#: Queries for the lake files in use, by table. The queries select uncompacted and compacted files.
 _NAMED = {
     "loads": "SELECT lake_path, lake_bytes, false FROM loads WHERE compaction_id IS NULL",
     "compacted_files": "SELECT lake_path, lake_bytes, true FROM compacted_files",
@@ -55,7 +55,7 @@ class LoadedFile:
 
 @dataclass(frozen=True)
 class Named:
-    """Files of a day's hours or of all snapshots. Paths are relative to the lake.
+    """Lake files for the hours of one day, or for all snapshots. Paths are relative to the lake.
 
     `files` are the files loaded in the build file. `paths` lists all files used by the build file or the published
     file.
@@ -136,10 +136,10 @@ def named_in(copy: Path) -> Iterator[tuple[tuple[str, ...], int]]:
 #: Names of publication facts: start time of the lake file check, and the faulty files that the check found.
 LOOKED_AT: Final = "lake_looked_at_ns"
 MISSING: Final = "missing_lake_files"
-#: Name of the fact with digests of the internal views that list lake files.
+#: Name of the publication fact that contains digests of the internal views that list lake files.
 VIEWS: Final = "views"
-# Lake file sizes and row counts according to the ledger. A compacted file's size includes its separate file with
-# bodies.
+# Lake file sizes and row counts according to the ledger. A compacted file's size includes its separate file with page
+# text.
 _EXPECTED = """
 SELECT lake_path, lake_bytes, row_count
 FROM (SELECT DISTINCT unnest(CAST($paths AS VARCHAR[])) AS lake_path)
@@ -170,7 +170,7 @@ class FaultyFile:
 
 @dataclass(frozen=True)
 class Part:
-    """A load of an hour, a snapshot version or lookups, whose rows are in a lake file."""
+    """A load (of an hour, a snapshot version or lookups) whose rows are in a lake file."""
 
     table_name: str
     batch_hour: datetime | None
@@ -208,7 +208,7 @@ def publication(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
 
 
 class Damaged:
-    """Records, in the data folder, of files with damaged data pages. A record expires when its file is replaced."""
+    """Stored records of files with damaged data pages. A record expires when its file is replaced."""
 
     def __init__(self, data: Path) -> None:
         self._path = data / "state" / "damaged.json"
@@ -250,7 +250,7 @@ def faults(
     are read.
     """
     root, looked = lake_root.resolve(), looked or Looked()
-    # relative to the lake, or the full path of a file outside the lake
+    # path relative to the lake, or the full path of a file outside the lake
     relative = {path: path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path) for path in wanted}
     paths = sorted({with_rows(path) for path in relative.values()})
     known = {path: (size, count) for path, size, count in answer(connection, _EXPECTED, {"paths": paths})}
@@ -342,7 +342,7 @@ def _wrong_footer(path: Path, row_count: int | None) -> str | None:
 def note_damaged(
     connection: duckdb.DuckDBPyConnection, lake_root: Path, wanted: Sequence[Path], columns: Sequence[str] | None = None
 ) -> list[FaultyFile]:
-    """Return the faulty files among `wanted` after reading the data pages of `columns` and recording any damage."""
+    """Read the data pages of `columns`, record any damage, and return the faulty files among `wanted`."""
     if not (found := faults(connection, lake_root, wanted)):
         for path in wanted:
             try:

@@ -299,7 +299,7 @@ def confined(connection: duckdb.DuckDBPyConnection, query: str) -> str:
     Raises QueryError if the string is not exactly one query, and duckdb.Error if it is not SQL. DuckDB's settings do
     not distinguish reading from writing. In DuckDB 2, a `SELECT` can write by using `WITH` or table functions that run
     SQL from a string. A query is therefore run as a subquery, in which DuckDB itself refuses all writes. Only table
-    functions that read are accepted.
+    functions that read data are accepted.
     """
     statements = duckdb.extract_statements(query)
     text = statements[0].query.strip("; \t\r\n") if len(statements) == 1 else ""

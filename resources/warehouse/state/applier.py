@@ -46,7 +46,7 @@ class Rule:
     def apply(self, build: Build, *, renewed: str | None = None, rebuilt: bool = False) -> Applied:
         """Apply pending changes, inside a transaction.
 
-        The query `renewed` returns the projects to rebuild. If `rebuilt` is True, all projects are rebuilt.
+        The `renewed` query returns the projects to rebuild. If `rebuilt` is True, all projects are rebuilt.
         """
         started, connection = time.perf_counter(), build.connection
         also = tuple(dataset.name for dataset in self.also)
@@ -57,7 +57,7 @@ class Rule:
         )
         every = f"SELECT project_id FROM loads UNION SELECT project_id FROM {self.state.name}"  # noqa: S608  declared
         connection.execute(f"CREATE OR REPLACE TEMP TABLE renewed AS {every if rebuilt else renewed or self.renewed}")
-        # files of lookups have no hour
+        # lookup files have no hour
         counts = dict(answer(connection, "SELECT batch_hour, count(*) FROM pending GROUP BY ALL ORDER BY ALL"))
         lookup_file_count = counts.pop(None, 0)
         file_count = sum(counts.values())

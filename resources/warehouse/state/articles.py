@@ -3,9 +3,9 @@
 An update is current unless there is a newer update or delete of its title or a newer update of its page. "Newer" refers
 to a total order by event time, revision, change type (updates after deletes), event, source (earlier sources first),
 and namespace. Because earlier sources sort first, copies of an event in overlapping files yield the same state in any
-loading order. A `visibility-change` never decides a state. In title comparisons, `_` equals a space. The pages of a
-project and namespace's newest snapshot compete like updates. Updates older than the snapshot's boundary do not compete:
-if the snapshot does not contain their page, the page disappeared in a gap. Deletes always compete.
+loading order. A `visibility-change` never decides a state. In title comparisons, `_` equals a space. The pages in the
+newest snapshot of a project and namespace compete like updates. Updates older than the snapshot's boundary do not
+compete: if the snapshot does not contain their page, the page disappeared in a gap. Deletes always compete.
 
 The computation uses two maxima: the newest row of each title and the newest update of each page. Both maxima depend
 only on the loaded rows, never on the loading order. A page exists if both maxima are the same row, which is then stored
@@ -192,10 +192,9 @@ def drop_project(build: Build, project_id: str, namespace_id: int | None = None)
 
 
 def _compete(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[LakePart], projects: str) -> None:
-    """Create the views `all_changes` and `states` with all rows that can decide the states of some projects.
+    """Create the `all_changes` and `states` views with all rows that can decide the states of some projects.
 
-    The SQL query `projects` returns these projects. Raises LakeFileError if a compacted file that might contain
-    changes to these projects is missing.
+    Raises LakeFileError if a compacted file that might contain changes to these projects is missing.
     """
     make_all_changes(connection, lake_root, [project for (project,) in connection.execute(projects).fetchall()])
     parts = [
@@ -246,7 +245,7 @@ def _renew(build: Build) -> int:
 def _passes(connection: duckdb.DuckDBPyConnection) -> int:
     """Return the number of passes needed to compute the maxima for `renewed` if each pass may use half the memory.
 
-    DuckDB can spill whole tables to disk, but the memory for finding the newest row of each title grows with the rows.
+    DuckDB can spill tables to disk, but the memory to find the newest row of each title grows with the row count.
     """
     query = "SELECT coalesce(sum(row_count), 0) FROM loads SEMI JOIN renewed USING (project_id)"
     return 1 + one_number(connection, query) * _STATE_BYTES * 2 // memory_limit(connection)

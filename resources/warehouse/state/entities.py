@@ -3,11 +3,11 @@
 An entity's newest update or delete decides: the entity exists if this row is an update. "Newest" refers to a total
 order by event time, revision (if recorded), change type (updates after deletes), event, and source (earlier sources
 first). An item that is merged into another item is deleted by its redirect event. A `visibility-change` never decides a
-state. The entities of a namespace's newest snapshot compete like updates. Updates older than the snapshot's boundary do
-not compete: if the snapshot does not contain their entity, the entity disappeared in a gap. Because an entity's
-identifier never changes, one maximum is enough, whereas pages need two. A deciding update is stored in `entities`, and
-a deciding delete in `internal.ended_entities`. Each hour is compared with the previous deciding row, which is missing
-only if its file was reloaded. In this case, the entity's other rows compete again.
+state. The entities in the newest snapshot of a namespace compete like updates. Updates older than the snapshot's
+boundary do not compete: if the snapshot does not contain their entity, the entity disappeared in a gap. Because an
+entity's identifier never changes, one maximum is enough, whereas pages need two. A deciding update is stored in
+`entities`, and a deciding delete in `internal.ended_entities`. Each hour is compared with the previous deciding row,
+which is missing only if its file was reloaded. In this case, the entity's other rows compete again.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ NAMES = frozenset(table.name for table in tables.ENTITY_VIEWS)
 
 
 def _of_entities() -> Iterator[str]:
-    """Yield the statements that create the entity views and macro, with comments."""
+    """Yield the statements that create the entity views and the entity macro, with comments."""
     for table in tables.ENTITY_VIEWS:
         text = statement(f"views/{table.name}", today=_TODAY)
         yield _create_view(table, _OBJECT.sub(r"CASE WHEN starts_with(\1, '{') THEN CAST(\1 AS JSON) END", text))
@@ -95,7 +95,7 @@ def questions() -> Iterator[str]:
 def _written(name: str) -> str:
     """Return the SQL for a view or macro.
 
-    `{complaints}` replaces every page column with a cast of the string `complaint`. A query of any column then fails
+    `{complaints}` replaces every page column with a cast of the `complaint` string. A query of any column then fails
     with this string as the error message.
     """
     exact_bases = statement("views/exact_bases")
@@ -120,7 +120,7 @@ def prepare(connection: duckdb.DuckDBPyConnection) -> None:
     script, wanted = _script(datasets.datasets())
     if connection.execute("SELECT prepared_version FROM internal.meta").fetchall() == [(wanted,)]:
         return
-    # unqualified names in the views and macros refer to the schema main
+    # unqualified names in the views and macros refer to the `main` schema
     connection.execute("SET search_path = 'main'")
     with transaction(connection):
         for kind, name in _found(connection):

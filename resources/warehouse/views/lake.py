@@ -234,7 +234,7 @@ SELECT *
 FROM read_parquet({files}, hive_partitioning = false, filename = true, file_row_number = true, union_by_name = {mixed})
 SEMI JOIN internal.lake_live_files USING (filename)
 """
-# an hourly file also contains each pair of event and title once
+# an hourly file also contains each pair of event and title only once
 _EVENTS = f"""
 SELECT
   batch_hour, project_id, namespace_id, article_id, name, event_at, version_id, change_type,
@@ -283,7 +283,7 @@ FROM (SELECT unnest(runs, recursive := true) FROM internal.lake_stream_facts)
 
 
 def _live_views(folder: str, *, is_mixed: bool) -> dict[str, str]:
-    """Return the queries of the views over a stream folder (see `prepare_folder`) by name, dependencies first.
+    """Return a query for each view over a stream folder (see `prepare_folder`), by view name, dependencies first.
 
     If `is_mixed` is True, some files do not contain all declared columns, so each file is opened to read its schema.
     """

@@ -144,7 +144,7 @@ class ConfiguredEngine(_Configured):
         return Engine(workers=self.settings.workers, reporter=LineReporter(say))
 
     def converter(self, lake: ConfiguredLake) -> Converter | RemoteConverter:
-        """Return a context manager for a converter of archives into a lake."""
+        """Return a context manager that yields a converter of archives to lake files."""
         self.check()
         lake.check()
         chosen, longest = self.settings, lake.record_bytes_max

@@ -114,7 +114,7 @@ def origin_of(data: Path) -> str | None:
 
 
 def facts_of(data: Path) -> dict[str, str]:
-    """Return the rows of the published table `about` that identify the source of the content."""
+    """Return the rows of the published `about` table that identify the source of the content."""
     return {"service": origin_of(data) or "unknown"}
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 _ROOT = Path("/")
 #: Mount point of cgroup v1 controllers and of the unified cgroup v2 hierarchy. If version 1 is in use, the unified
-#: hierarchy is in the subfolder `unified`.
+#: hierarchy is in the `unified` subfolder.
 _MOUNTS = Path("sys/fs/cgroup")
 #: Cgroup v1 represents "no limit" as the largest number of memory pages.
 _NO_LIMIT = 1 << 60

@@ -99,7 +99,7 @@ class TarStream:
         return self._failure(what, member=self.member, offset=offset)
 
     def enter(self, member: str | None) -> None:
-        """Attribute the following bytes to the member `member`."""
+        """Attribute the following bytes to `member`."""
         self.member = member
         self._member_start = self.position
 

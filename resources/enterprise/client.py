@@ -116,7 +116,7 @@ _RECORDS: Final = TypeAdapter(Annotated[tuple[models.Record, ...], _MOST])
 _RECORD_OR_LIST: Final = TypeAdapter(models.Record | list[models.Record])
 #: Characters that all wikis prohibit in titles.
 _ILLEGAL = re.compile(r"[#<>\[\]{}|\x00-\x1f\x7f]")
-_LONGEST_TITLE: Final = 512  # bytes: 255 for the title, plus its namespace prefix
+_LONGEST_TITLE: Final = 512  # bytes, which allows 255 for the title and the rest for its namespace prefix
 _ENTITY: Final = {"items": r"Q[1-9]\d{0,9}", "properties": r"P[1-9]\d{0,9}", "labels": r"[QP][1-9]\d{0,9}"}
 
 

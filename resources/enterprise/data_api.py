@@ -136,7 +136,7 @@ class DataApi:
         name: str | None = None,
         pinned: bool = False,
     ) -> Source:
-        """Return a record's archive as a `Source`. `again` reads the record again, and counts the requests."""
+        """Return a record's archive as a `Source`. `again` returns the current record and the number of requests."""
         address, doing = endpoints.download(path), f"get the download URL of {name or record.identifier}"
 
         def resolve() -> tuple[str, int]:
@@ -250,7 +250,7 @@ class Lists:
         self.redactor = api.redactor
 
     def reference(self, kind: str) -> Listing[models.Entry]:
-        """Read the reference list `codes`, `languages`, `projects` or `namespaces` (`GET /v2/codes` ...)."""
+        """Read a reference list: `codes`, `languages`, `projects` or `namespaces` (`GET /v2/codes` ...)."""
         return self._api.listing(endpoints.reference(kind), _ENTRIES, f"list the {kind}")
 
     def records(self, path: str, query: Query | None = None) -> Listing[models.Record]:

@@ -192,7 +192,7 @@ def of_file(path: str) -> Endpoint | None:
 
 
 def reference(kind: str) -> str:
-    """Return the path of the reference list `codes`, `languages`, `projects` or `namespaces`."""
+    """Return the path of a reference list: `codes`, `languages`, `projects` or `namespaces`."""
     return f"/v2/{kind}"
 
 

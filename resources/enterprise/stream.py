@@ -130,7 +130,7 @@ class Stream:
 
     Every event is delivered at least once. A reopened connection resumes at the `committed` offsets, so uncommitted
     events are returned again with the same partitions and offsets. Leaving the context ends the stream. The `query`
-    supports `fields` and `filters`. The field `event` is always requested.
+    supports `fields` and `filters`. The `event` field is always requested.
 
     Raises:
         InvalidRequest: The query is invalid for a stream. The request was not sent.
@@ -151,7 +151,7 @@ class Stream:
         self._transport, self._account = transport, None if service.anonymous else auth
         self._url, self._query = service.realtime_url + path, {} if query is None else query.body()
         if self._query.get("fields") and "event.*" not in self._query["fields"]:
-            # the field `event` contains the record's position
+            # the `event` field contains the record's position
             self._query["fields"] = [*self._query["fields"], "event.*"]
         self._doing = f"read the stream {path}"
         self._options = options

@@ -30,7 +30,7 @@ NDJSON: Final = "application/x-ndjson"
 
 
 class EndlessRecord(UnexpectedAnswer):
-    """A record never ends. Its connection is reopened. Other connections are not affected."""
+    """A record never ends, so its connection is reopened. Other connections are not affected."""
 
     retryable = True
 
@@ -91,7 +91,7 @@ class Records:
 class Inbox:
     """Queue of blocks of complete records from all connections. Accepts blocks while it holds fewer than `room` bytes.
 
-    A connection holds the lock `long` while it is assembling a long record.
+    A connection holds the `long` lock while it is assembling a long record.
     """
 
     def __init__(self, room: int) -> None:

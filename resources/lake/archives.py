@@ -57,7 +57,7 @@ class Layout:
         return self.archive / dataset.archive / f"{dataset.name}.json"
 
     def lake_file(self, table: str, hour: datetime, identifier: str, digest: str) -> Path:
-        """Path of one table's Parquet file, converted from one of an hour's archives."""
+        """Path of a table's Parquet file that is converted from an hourly archive."""
         return self.lake / safe(table) / hour_folder(hour) / name_of(identifier, digest, PARQUET)
 
     def compacted_folder(self, table: str) -> Path:
@@ -65,7 +65,7 @@ class Layout:
         return self.lake / "compacted" / safe(table)
 
     def snapshot_file(self, table: str, snapshot: str, version: str, identifier: str, digest: str) -> Path:
-        """Path of one table's Parquet file, converted from one archive of a snapshot version."""
+        """Path of a table's Parquet file that is converted from a snapshot version's archive."""
         folder = self.lake / safe(table) / safe(snapshot) / short(version)
         return folder / name_of(identifier, digest, PARQUET)
 
@@ -121,7 +121,7 @@ class Archive:
         return None if self.made_at is None else self.made_at + AHEAD
 
     def lake_file(self, layout: Layout, table_name: str, digest: str) -> Path:
-        """Path of one table's Parquet file from this archive. Raises ValueError for an archive without an hour."""
+        """Path of a table's Parquet file for this archive. Raises ValueError for an archive without an hour."""
         if self.batch_hour is None:
             raise ValueError(f"{self.identifier} has no hour.")
         return layout.lake_file(table_name, self.batch_hour, self.identifier, digest)

@@ -85,7 +85,7 @@ def targets(archive: Archive, layout: Layout, digest: str) -> tuple[Path, Path]:
 def find_conversion(
     archive: Archive, layout: Layout, bodies: frozenset[str] | None = None, record_bytes_max: int = RECORD_BYTES_MAX
 ) -> ConvertedFile | None:
-    """Find an earlier conversion with the same digest in its file's metadata. Return None if there is none.
+    """Return the earlier conversion whose file metadata contains the same digest, or None if there is none.
 
     An unreadable file is treated as missing, so the next conversion replaces it. Data pages are not read.
     """

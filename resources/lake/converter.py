@@ -142,7 +142,7 @@ class Converter:
         Raises:
             ArchiveError: The archive is damaged, truncated or empty, or has no records for its project and namespace.
             LakeError: The archive is missing, or the files could not be written (DiskFull if the disk is full).
-            ConversionError: A body is unknown, or rows and rejects do not add up to the lines.
+            ConversionError: A body is unknown, or rows and rejects do not add up to the number of lines.
 
         After an error, the lake is unchanged.
         """

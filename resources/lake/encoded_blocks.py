@@ -65,10 +65,10 @@ def encoded_blocks(
 ) -> Generator[EncodedBlock | LongLine, None, None]:
     """Yield an archive's blocks in archive order, encoded in the pool's threads ahead of the consumer.
 
-    `room` limits the number of blocks in all archives that have been read but not yet written. To prevent deadlocks, a
-    reader without room first hands over its pending blocks. The reader waits for other readers only if no blocks are
-    pending. A line that is too long for a block is yielded after all previous blocks, and must be read before the next
-    item. Closing the generator waits for running work and returns every buffer.
+    Across all archives, `room` limits the number of blocks that have been read but not yet written. To prevent
+    deadlocks, a reader without room first hands over its pending blocks. The reader waits for other readers only if no
+    blocks are pending. A line that is too long for a block is yielded after all previous blocks, and must be read
+    before the next item. Closing the generator waits for running work and returns every buffer.
     """
     waiting: deque[tuple[Block, Future[EncodedBlock]]] = deque()
     has_room = False

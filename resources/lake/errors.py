@@ -38,7 +38,7 @@ class ArchiveError(LakeError):
 
 
 class ConversionError(LakeError):
-    """The rows and rejects do not add up to the lines, or a conversion's settings are invalid."""
+    """Rows and rejects do not add up to the number of lines, or a conversion's settings are invalid."""
 
 
 class DiskFull(LakeError, errors.DiskFullError):  # noqa: N818  the name states the condition

@@ -43,13 +43,13 @@ _log = logging.getLogger(__name__)
 
 #: Maximum number of rows in a row group.
 _GROUP_ROWS = 8_192
-#: Number of files, each with the same number of steps, to merge together, and their maximum total size. Full steps,
+#: Number of files (each with the same number of steps) to merge, and the maximum total size of these files. Full steps,
 #: which a stream writes while it catches up, exceed this size; merging these steps would only compress them twice.
 _MERGED, _MERGED_BYTES = 8, 32 << 20
 #: zstd level for single-step files. This level takes three quarters of the default's time, and most of these files are
 #: soon merged.
 _STEP_LEVEL = 1
-#: Seconds after which merged files are deleted, because running queries might have listed them.
+#: Seconds before replaced files are deleted, because running queries might have listed these files.
 _KEEP_SECONDS = 3600.0
 #: Maximum number of runs in a file's metadata.
 _RUNS = 24
@@ -82,7 +82,7 @@ class _Rejects:
 
 
 class LiveLake:
-    """Files of one stream, in the lake folder `name`. The caller must ensure that only one process writes.
+    """Files of one stream, in the `name` folder of the lake. The caller must ensure that only one process writes.
 
     `bodies` are the body columns to store, and `scope` contains the projects and namespaces whose events are stored.
     Both default to all.

@@ -154,7 +154,7 @@ class Preparation:
         interrupted: Callable[[], bool],
         progress: Callable[[int, int], None] = lambda _ready, _of: None,
     ) -> None:
-        """Build missing archives. Return when all builds have ended or `interrupted` returns true."""
+        """Build missing archives. Wait until all builds have ended or `interrupted` returns true."""
         # on the first of a month, free and paid accounts have the same snapshot
         missing = [task for task in dict.fromkeys(tasks) if not task.is_made(self._world)]
         futures = [self._submit(task, self._asked) for task in missing]

@@ -144,7 +144,7 @@ class Worker:
 
 
 def run(function: Callable[..., Any], arguments: tuple[Any, ...], probe: str) -> Outcome[None, Any]:
-    """Run a call on a worker, if the run's file `probe` is in the worker's data folder.
+    """Run a call on a worker, if the run's `probe` file is in the worker's data folder.
 
     Errors are returned as values, so they arrive intact and Dask does not log them.
     """

@@ -155,7 +155,7 @@ class Authenticator:
             return None
 
     def quotas(self) -> dict[str, Quota]:
-        """Return the counters by product. Absent counters have no known limit. Same errors as `known_user`."""
+        """Return the counters by product. Absent counters have no known limit. Raises the errors of `known_user`."""
         user = self.known_user()
         return {} if user is None else user.quotas
 

@@ -197,7 +197,7 @@ class AuthService:
         check: Callable[[Answer], None] = lambda _answer: None,
         **fields: str,
     ) -> Any:
-        """Send the fields, of which all but the user name are secrets. Parse the response, if it has a form."""
+        """Send the fields, which are secrets except the user name, and parse the response unless `form` is None."""
 
         def read(answer: Answer) -> Any:
             check(answer)
@@ -212,7 +212,7 @@ class AuthService:
     def _check(self, answer: Answer, doing: str, refused: str | None) -> None:
         """Raise the error for an unsuccessful response.
 
-        `refused` is the advice for a 401, and for a 422 about a password, whose length the service may validate first.
+        `refused` is the advice for a 401 response and, if the advice contains the password rules, for a 422 response.
         """
         if answer.status in {200, 204}:
             return

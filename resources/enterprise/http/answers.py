@@ -87,7 +87,7 @@ def read_body(response: requests.Response, longest: int) -> bytes:
         while len(body) <= longest and (piece := response.raw.read(_STEP_BYTES, decode_content=True)):
             body += piece
     finally:
-        response.close()  # has no effect after a complete body, because the connection is already in the pool
+        response.close()  # no effect after a complete body, whose connection is already in the pool
     return bytes(body)
 
 

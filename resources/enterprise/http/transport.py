@@ -317,7 +317,7 @@ class Transport:
                 f"{what} The time limit is {self.limits.answer_seconds:,.0f} s. Earlier downloads are kept. Check this "
                 "machine's network, and try again later."
             )
-        if isinstance(error, ProtocolError | DecodeError):  # while the body was read
+        if isinstance(error, ProtocolError | DecodeError):  # raised while the body was being read
             return BrokenAnswer(f"{what} Earlier downloads are kept. Try again later.")
         if isinstance(error, requests.exceptions.SSLError):
             return NoConnection(

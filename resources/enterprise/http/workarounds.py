@@ -156,7 +156,7 @@ class _QueriesHidden(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg = legible(without_any_query(record.getMessage()), _LONGEST_LINE)
         record.args = ()
-        record.exc_info = record.exc_text = None  # repeats the message with the URL
+        record.exc_info = record.exc_text = None  # the traceback repeats the message with the URL
         return True
 
 

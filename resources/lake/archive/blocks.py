@@ -50,7 +50,7 @@ class _Cutter:
         self._loan: Loan | None = None
         self._memory = NOTHING
         self._start = self._filled = 0  # bounds of the bytes that are not yet in a block
-        self._spans: list[Span] = []  # members of these bytes, by position in the buffer; the last member can be empty
+        self._spans: list[Span] = []  # members that contain these bytes, in buffer order; the last can be empty
         self._remaining = 0  # unread bytes of the current member
         self._rest = b""
 
@@ -178,7 +178,7 @@ class _Cutter:
         self._spans.append(Span(span.member, 0, 0, span.offset + end + 1, span.number + 1))
 
     def _read_long(self, memory: mmap.mmap) -> tuple[int, int]:
-        """Read until the line ends or is too long. Return the line's end (or `filled`) and the bytes filled."""
+        """Read until the line ends or is too long. Return the line's end (or `filled`) and the filled size."""
         filled, end = self._filled - self._start, -1
         with memoryview(self._memory) as view:
             memory[:filled] = view[self._start : self._filled]
@@ -208,7 +208,7 @@ class _Cutter:
 
 
 def _lines(memory: mmap.mmap, start: int, stop: int, most: int) -> tuple[int, int]:
-    """Count the lines between two positions, up to one stride beyond `most`, and find the last line's end.
+    """Count the lines between two positions, up to `most` lines or one stride more, and find the last line's end.
 
     For long lines, `find` is seven times as fast as `count`.
     """
@@ -239,8 +239,9 @@ def read_blocks(
     """
     contents = Contents() if contents is None else contents
     with path.open("rb") as file:
-        # isal 1.9: igzip.IGzipFile wraps this class, but its `readinto` copies. Use IGzipFile once its `readinto` no
-        # longer copies. `test_private_names_of_libraries_are_where_they_were` fails if this private class changes.
+        # isal 1.9: igzip.IGzipFile wraps this class, but IGzipFile's `readinto` copies. Use IGzipFile once its
+        # `readinto` no longer copies. `test_private_names_of_libraries_are_where_they_were` fails if this private class
+        # changes.
         gunzip = isal_zlib._GzipReader(file, _READ_BYTES)  # noqa: SLF001
         stream = TarStream(gunzip.readinto, partial(ArchiveError, path))
         if not path.stat().st_size:

@@ -55,7 +55,7 @@ class Buffers:
 
 
 class Loan:
-    """A borrowed buffer, which returns to the pool when its last holder releases it."""
+    """A borrowed buffer that is returned to the pool when its last holder releases it."""
 
     def __init__(self, memory: mmap.mmap, give: Callable[[mmap.mmap], None], *, is_long: bool = False) -> None:
         self.memory = memory
@@ -138,7 +138,7 @@ class Block:
         if self._loan is None:
             return
         if self._loan.is_long:
-            self._loan.forget()  # the next long line waits for `done`, which follows the encoding of this line's rows
+            self._loan.forget()  # the next long line waits for `done`, which is called after this line has been encoded
         else:
             self._loan.drop()
             self._loan = None

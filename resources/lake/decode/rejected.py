@@ -25,7 +25,7 @@ UNDECIDED, SHORT, NO_OBJECT, MISTYPED, BROKEN = range(5)
 
 @dataclass(frozen=True)
 class LeftLines:
-    """A block's lines that did not become valid rows, in order, as columns.
+    """Lines of a block that did not become valid rows, stored as columns in line order.
 
     The columns contain each line's number (starting at 0), the number of batch rows before the line, the line's start
     in the block, the line's bounds (start, end), and a verdict.
@@ -47,7 +47,7 @@ class LeftLines:
 
     @classmethod
     def of_columns(cls, numbers: array[int], bounds: array[int], verdicts: bytes | bytearray) -> LeftLines:
-        """Build the columns from buffers of 64-bit numbers and 32-bit bounds. No rows precede these lines."""
+        """Build the columns from buffers of 64-bit numbers and 32-bit bounds. All row counts are 0."""
         count = len(numbers)
 
         def column(kind: pa.DataType, data: array[int] | bytes | bytearray, length: int = count) -> pa.Array:
@@ -82,7 +82,7 @@ class LeftLines:
 
     def rejects(self, reasons: pa.DictionaryArray, raws: pa.DictionaryArray) -> Rejects:
         """Return these lines as rejects. `raws` is the result of `texts`."""
-        # the sums are copies, because the decoder reuses the memory of these columns
+        # adding copies the columns, because the decoder reuses their memory
         return Rejects(pc.add(self.numbers, 0), pc.add(self.starts, 0), reasons, raws)
 
     def texts(self, view: memoryview) -> pa.DictionaryArray:
@@ -115,7 +115,7 @@ class Reject:
 
 @dataclass(frozen=True, eq=False)
 class Rejects:
-    """Lines that could not be converted, in order, as columns; see `Reject`."""
+    """Lines that could not be converted, stored as columns in line order; see `Reject`."""
 
     line_numbers: pa.Int64Array
     byte_offsets: pa.Int64Array

@@ -37,8 +37,8 @@ from resources.tables import Table
 #: snapshot version.
 Part = tuple[Any, ...]
 
-#: Maximum number of row groups to merge, without bodies, into one row group, and the maximum size of the result. Fewer
-#: row groups keep the footer short, because the footer describes a hundred columns per row group.
+#: Maximum number of row groups without bodies to merge into one, and the maximum size of the merged group. Fewer row
+#: groups keep the footer short, because the footer describes a hundred columns per row group.
 _TOGETHER = 16
 _TOGETHER_BYTES = 32 << 20
 _READ_BYTES = 4 << 20
@@ -48,8 +48,8 @@ _READ_BYTES = 4 << 20
 class CompactionJob:
     """Compaction options and the files to compact, each written by a conversion or an earlier compaction.
 
-    `name` is the prefix of the new files' names. The hexadecimal `digest` covers everything that determines their rows.
-    A file ends after `file_bytes`, and a row group after `group_bytes` uncompressed bytes. `memory_bytes` limits the
+    `name` is the prefix of the new files' names. The hexadecimal `digest` covers all inputs that affect the rows. A
+    file ends after `file_bytes`, and a row group after `group_bytes` uncompressed bytes. `memory_bytes` limits the
     memory for rows. `level` is the zstd level.
     """
 
@@ -165,7 +165,7 @@ def _reading(lake_path: str) -> Iterator[None]:
 
 
 def _side_by_side(files: list[pq.ParquetFile], names: list[str]) -> Iterator[tuple[pa.RecordBatch, ...]]:
-    """Yield the same rows of all files, a few megabytes at a time. Readers can return fewer rows than requested."""
+    """Yield the same rows from all files, a few megabytes at a time. Readers can return fewer rows than requested."""
     rows = min(rows_at_once(file.metadata, _READ_BYTES, GROUP_ROWS) for file in files)
     readers = [_batches(file, rows, name) for file, name in zip(files, names, strict=True)]
     held = [next(reader, None) for reader in readers]

@@ -19,8 +19,8 @@ from resources.lake.parquet.writer import Unfinished
 
 #: Ratio of the memory to the size of a piece. Sorting needs a copy of the piece, as does the encoding of row groups.
 _SHARE = 4
-#: Maximum rows per row group. Readers skip row groups by statistics and Bloom filters, but each row group adds
-#: kilobytes to the footer. Long page text makes row groups smaller (`group_bytes`), because a reader of one row
+#: Maximum number of rows per row group. Readers skip row groups by statistics and Bloom filters, but each row group
+#: adds kilobytes to the footer. Long page text makes row groups smaller (`group_bytes`), because a reader of one row
 #: decompresses its neighbours too.
 GROUP_ROWS = 8192
 #: Number of slices per piece. A merge keeps two slices of each piece in memory, so all pieces of a merge together need
@@ -172,7 +172,7 @@ class _Cursor:
         return tuple(column[row].as_py() for column in self._rows)
 
     def take(self, bound: tuple[Any, ...] | None) -> pa.Table:
-        """Return the loaded rows up to and including the key `bound`, or all rows if `bound` is None."""
+        """Return the loaded rows up to and including the `bound` key, or all rows if `bound` is None."""
         assert self._table is not None
         rows = range(self._taken, len(self._table))
         count = len(rows) if bound is None else bisect.bisect_right(rows, bound, key=self._values)
@@ -182,7 +182,7 @@ class _Cursor:
 
 
 def _merged(cursors: list[_Cursor], key: Sequence[str]) -> Iterator[pa.Table]:
-    """Merge sorted pieces. Each step yields all rows up to the smallest last key of the loaded rows."""
+    """Merge sorted pieces. Each step yields all rows up to the smallest of the pieces' last loaded keys."""
     while cursors := [cursor for cursor in cursors if not cursor.is_done]:
         bound = min((cursor.last() for cursor in cursors if not cursor.is_last), default=None)
         table = pa.concat_tables([cursor.take(bound) for cursor in cursors]).combine_chunks()

@@ -1,4 +1,4 @@
-"""Control requests under `/sandbox/`, with which other processes change a running sandbox.
+"""Control requests under `/sandbox/`, which let other processes change a running sandbox.
 
 `docs/sandbox.md` lists the requests and their bodies. Control requests need no token, because the sandbox listens only
 on loopback addresses. Requests from browser pages are refused, because any website could send such requests. The start

@@ -1,4 +1,4 @@
-"""Request parameters `fields`, `filters` and `limit`, from the query of a GET or the body of a POST.
+"""The `fields`, `filters` and `limit` parameters, from the query of a GET request or the body of a POST request.
 
 Invalid parameters are refused with a 422 and the error message of the service's decoder or validator. As documented,
 responses are nested, and filters compare JSON values for equality. The service's public source code of August 2025

@@ -59,7 +59,7 @@ class Beginning:
 
 
 async def read(request: Request, now: datetime) -> tuple[Parameters, Beginning]:
-    """Parse the parameters of a stream request from a JSON body, even of a GET, or from the query and form."""
+    """Parse the parameters of a stream request from a JSON body (even in a GET request), or from the query and form."""
     body = await request.body()
     content: Any
     if body and (request.method == "GET" or content_type(request) == "application/json"):

@@ -1,4 +1,4 @@
-"""Streams `/v2/articles` and `/v2/wikidata`, which send endless server-sent events or lines at a limited rate.
+"""The `/v2/articles` and `/v2/wikidata` streams, which send endless server-sent events or lines at a limited rate.
 
 Source: the service's documentation of realtime streams. The path of the Wikidata stream is not public. The status and
 headers are sent with the first message. Streams have no heartbeat. Only the end of the body shows that the server's

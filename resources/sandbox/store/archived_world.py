@@ -109,7 +109,7 @@ class ArchivedWorld(_Stored, World):
         return self.listed(identifier, holding.whole, ended_at, tuple(chunks))
 
     def listed(self, identifier: str, whole: Archive, ended_at: int, chunks: tuple[Piece, ...] = ()) -> Snapshot:
-        """Return an export with its record. The record contains the key `chunks` only if there are chunks."""
+        """Return an export with its record. The record contains the `chunks` key only if there are chunks."""
         record = self.record_of(identifier, identifier, whole, ended_at)
         if chunks:
             record["chunks"] = [chunk.record["identifier"] for chunk in chunks]

@@ -87,7 +87,7 @@ class OutdatedError(Exception):
 def ensure(connection: duckdb.DuckDBPyConnection) -> None:
     """Create missing tables, views and comments, unless the file has the current schema version.
 
-    Undeclared tables are preserved. Raises OutdatedError, without changing the file, if its columns or keys are outdated.
+    Undeclared tables are preserved. Raises OutdatedError, without changing the file, if its columns or keys differ.
     """
     wanted = digest()
     connection.execute("CREATE SCHEMA IF NOT EXISTS internal")

@@ -5,5 +5,5 @@
     checks, coverage_checks                     asset checks of a run's results, and of the complete mirror
     current, published                          assets derived from all datasets
 
-The package `pipelines` schedules the work, and the package `resources` accesses external systems.
+The `pipelines` package schedules the work, and the `resources` package accesses external systems.
 """

@@ -142,7 +142,7 @@ def articles_as_looked_up(
         compared, missing, different = lookups.reconcile(
             enterprise, lake, warehouse.warehouse, engine, context.log.info
         )
-    except MirrorError as error:  # an unavailable service is no fault of the pages
+    except MirrorError as error:  # pages are not wrong because the service is unavailable
         return dg.AssetCheckResult(passed=True, description=f"Nothing was compared: {markdown_text(sentence(error))}")
     return _warning(
         format_findings(different, "Loading a newer snapshot repairs all of a project's pages."),
@@ -153,7 +153,7 @@ def articles_as_looked_up(
 
 
 def nothing_needs_attention(sentences: Callable[[], Sequence[str]]) -> dg.AssetChecksDefinition:
-    """Return an asset check that runs `wme status --check`. The caller provides the function `sentences`."""
+    """Return an asset check that runs `wme status --check`. The caller provides the `sentences` function."""
 
     @dg.asset_check(
         asset=_PUBLISHED,

@@ -198,7 +198,7 @@ class RunConfig(BaseModel):
 def as_failure(context: dg.AssetExecutionContext | None = None, keys: Iterable[dg.AssetKey] = ()) -> Iterator[None]:
     """Convert any error in the block to a Dagster failure with a message.
 
-    With a context, the message is also attached to the current partition of the assets `keys`.
+    With a context, the message is also attached to the current partition of the assets in `keys`.
     """
     try:
         yield

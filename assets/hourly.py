@@ -130,7 +130,7 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: dict[dg.A
             except Exception as error:  # each hour fails separately, and the run lists all failures at the end
                 run.fail(hour, error)
                 if error is run.stopped:
-                    continue  # reported once at the end; archived hours continue
+                    continue  # this error is reported once at the end; archived hours are still processed
                 # the traceback of an expected error would only hide its message
                 context.log.error(  # noqa: TRY400
                     "%s: %s", hour_text(hour), sentence(error), exc_info=not isinstance(error, MirrorError)

@@ -194,7 +194,7 @@ HOURS = hours_since(EARLIEST)
 
 
 def oldest_hour(folder: Path) -> datetime | None:
-    """Return the oldest hour with a subfolder `date=…/hour=…` in the folder, or None if there is no such subfolder."""
+    """Return the oldest hour with a `date=…/hour=…` subfolder in the folder, or None if there is no such subfolder."""
     return next((hour for hour, _ in hour_folders(folder)), None)
 
 

@@ -1,6 +1,6 @@
 """Assets for page lookups.
 
-A single step without partitions covers the archive, the lake and the warehouse. The module `lookup` contains the parts
+A single step without partitions covers the archive, the lake and the warehouse. The `lookup` module contains the parts
 of the step.
 """
 

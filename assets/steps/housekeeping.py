@@ -130,7 +130,7 @@ def _journal(layout: Layout) -> Path:
 
 
 def _compacts(warehouse: Warehouse) -> bool:
-    """Return True if a compaction is running. The ledger does not list its new files yet."""
+    """Return True if a compaction is running, whose new files are not yet in the ledger."""
     try:
         with warehouse.compacting():
             return False

@@ -1,7 +1,7 @@
 """Store a realtime stream in the lake. Every event in the mirrored scope is stored exactly once.
 
 Each step writes one file with events and offsets, and the next run resumes at the newest file's offsets. The published
-file's views `live_changes` and `articles_live` read each file as soon as it is written.
+file's `live_changes` and `articles_live` views read each file as soon as it is written.
 
 Source: the service's realtime streams, /v2/articles on the stream host.
 """

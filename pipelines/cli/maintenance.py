@@ -191,7 +191,7 @@ def compact(*, dry_run: bool, quiet: bool) -> None:
 
     Changes in compacted months are then removed from the DuckDB files and read from the compacted files.
 
-    The schedule compact_each_hour runs compactions automatically. Loads, publications and readers do not wait for
+    The compact_each_hour schedule runs compactions automatically. Loads, publications and readers do not wait for
     compactions. If interrupted, run the command again. With a cluster in WME_ENGINE, its workers rewrite the files.
     """
     from assets.published import format_merged

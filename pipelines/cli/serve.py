@@ -1,4 +1,4 @@
-"""The commands `sandbox`, `ui`, `worker` and `stream`, which run in the foreground until they receive Ctrl-C.
+"""The `sandbox`, `ui`, `worker` and `stream` commands, which run in the foreground until they receive Ctrl-C.
 
 The implementation is in `resources/sandbox`, `pipelines/process/processes.py`, `resources/engine/dask`,
 `resources/remote.py` and `assets/steps/stream.py`.
@@ -172,7 +172,7 @@ def worker(*, address: str | None, data: Path | None, name: str | None) -> None:
 def stream(*, hours: float | None, seconds: float | None, every: float, connections: int) -> None:
     """Store every event of the mirrored projects in the lake (live_changes) seconds after it occurs.
 
-    The table live_changes contains events from hours that have no file yet. The table articles_live contains pages with
+    The live_changes table contains events from hours that have no file yet. The articles_live table contains pages with
     their newest events.
 
     The command resumes at the last stored offset and runs until Ctrl-C or SIGTERM. Buffered events are stored on exit.

@@ -34,8 +34,8 @@ from resources.lake import Layout
 from resources.warehouse import Warehouse, named_in
 
 BUILD = "warehouse/build.duckdb"
-#: The service, and the lookups already spent today. Tokens are secrets; other state describes files that are not
-#: copied.
+#: State files with the service, and with the lookups spent today. Tokens are secrets, and other state describes files
+#: that are not copied.
 _STATE = ("service.json", "lookups.json")
 #: Parts of Dagster's folder: settings, and the history in SQLite. The output of processes is not needed.
 _HISTORY = ("dagster/history/", "dagster/schedules/")

@@ -294,7 +294,7 @@ def count(warehouse: Warehouse, parts: Iterable[Part]) -> int:
     """Count all rejected records in the given hours and snapshots."""
     chosen: dict[tuple[str, str], list[Any]] = defaultdict(list)
     for dataset, part in parts:
-        # by the archive's folder, because a snapshot that gains rows can get another source_at
+        # count by the archive's folder, because a snapshot that gains rows can get another source_at
         column = "batch_hour" if isinstance(part, datetime) else "split_part(archive, '/', 2)"
         chosen[dataset.name, column].append(part)
     return sum(

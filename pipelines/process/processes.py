@@ -103,7 +103,7 @@ def end_killed(instance: dg.DagsterInstance, location: str | None = None, beginn
     """End runs whose process has ended, because these runs would otherwise block their pool forever.
 
     Runs on other machines are not ended, because their locks are not visible. Dagster's monitor ends runs that do not
-    start in time. Runs in the code location `location` hold locks if their job names begin with `beginning`. If such a
+    start in time. In the `location` code location, runs whose job names begin with `beginning` hold locks. If such a
     run started some time ago but has not recorded a process, this run is also ended.
     """
     home = Path(instance.root_directory)

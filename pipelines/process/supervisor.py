@@ -115,7 +115,7 @@ def _end(group: int) -> None:
             os.killpg(group, number)
             until = time.monotonic() + seconds
             while time.monotonic() < until:
-                os.killpg(group, 0)  # raises once no process is left
+                os.killpg(group, 0)  # raises an error once no process is left
                 time.sleep(_POLL_SECONDS)
 
 

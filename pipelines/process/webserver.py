@@ -29,11 +29,11 @@ CONTENT_TYPES: Final = frozenset({"application/json", "application/graphql"})
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 #: Headers that browsers send once. If a header were sent twice, programs could disagree about which value to use.
 _ONCE: Final = ("host", "origin", "sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest", "content-type")
-#: Prevents clickjacking by pages that embed the UI in a frame. Browsers omit Sec-Fetch-Dest on plain http beyond
-#: loopback, and old browsers always. The policy is added to Dagster's own: browsers obey both.
+#: Prevents clickjacking by pages that embed the UI in a frame. Browsers omit Sec-Fetch-Dest over plain HTTP except on
+#: loopback, and old browsers always omit it. Browsers obey this policy in addition to Dagster's own policy.
 _FRAMES: Final = "frame-ancestors 'self'"
 _SHOWN: Final = 200
-#: Link from the report to the UI that serves it; relative, because a proxy may use any path.
+#: Links from the report to the UI that serves the report. They are relative, because a proxy may use any path.
 _LINKS: Final = b"""<nav aria-label="Dagster UI">
 <a href="./">Dagster UI</a>
 <a href="assets/published/warehouse?view=checks">Checks</a>

@@ -27,9 +27,9 @@ from resources.warehouse.read.reading import Reader
 
 #: Default number of hours shown individually, which is the service's retention.
 HOURS = coverage_.WATCHED
-#: Name of the fact, one per place, about missing hours before those shown.
+#: Name of the fact (one per place) about missing hours that are older than the displayed hours.
 OLDER_GAPS = "older gaps"
-#: Name of the fact, one per worker of a cluster.
+#: Name of the fact (one per worker) about a cluster's workers.
 WORKER = "worker"
 #: Timeout for the scheduler in seconds.
 _PATIENCE = 3.0

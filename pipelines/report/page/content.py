@@ -22,7 +22,7 @@ from resources.warehouse.database.sql import filled, statement
 from resources.warehouse.read.coverage import OUTSIDE, Place, gap_hours
 from resources.warehouse.read.reading import Reader
 
-# First and last loaded hour, and first and last load.
+# First and last loaded hours, and times of the first and last loads.
 SPAN = """
 SELECT min(batch_hour), max(batch_hour), (SELECT min(loaded_at) FROM loads), (SELECT max(loaded_at) FROM loads)
 FROM hours WHERE table_name = 'article_changes' AND state IN ('loaded', 'empty')

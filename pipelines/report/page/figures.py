@@ -30,7 +30,7 @@ HEIGHTS: Final = {
 }
 #: Label format of numbers, by unit. Thousands and millions are abbreviated.
 _LABELS: Final = {"": "format(datum.value, '~s')", "B": "format(datum.value, '~s') + 'B'", "h": "datum.value + ' h'"}
-#: Label format of times: the date at midnight, else the time of day; the month on its first day.
+#: Label format of times: the time of day, but at midnight the date, or the month on its first day.
 _TIMES: Final = (
     "utchours(datum.value) || utcminutes(datum.value) ? utcFormat(datum.value, '%H:%M') : "
     "utcdate(datum.value) == 1 ? utcFormat(datum.value, '%b %Y') : utcFormat(datum.value, '%b %-d')"
@@ -141,7 +141,7 @@ def _time(field: str, limits: Sequence[str] | None = None) -> dict[str, Any]:
 
 
 def _quantity(unit: str) -> dict[str, Any]:
-    # no fractions of files
+    # no labels for fractions of files
     axis = {"labelExpr": _LABELS[unit]} | ({} if unit == "h" else {"tickMinStep": 1})
     return {"field": "value", "type": "quantitative", "axis": axis, "scale": {"nice": False, "domainMin": 0}}
 

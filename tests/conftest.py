@@ -79,12 +79,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     unit = Path(__file__).parent / "unit"
     worker_count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    waiting = itertools.groupby((item for item in items if unit not in item.path.parents), lambda item: item.path)
+    waiting: dict[Any, list[pytest.Item]] = {}
+    for item in items:
+        if unit not in item.path.parents:
+            # all that share one server are one
+            shared = "served" in item.fixturenames  # type: ignore[attr-defined]
+            waiting.setdefault("served" if shared else item.path, []).append(item)
     units = [item for item in items if unit in item.path.parents]
     # those of the warehouse take longest
     short = iter(sorted(units, key=lambda item: unit / "warehouse" not in item.path.parents))
     shares: list[list[pytest.Item]] = [[] for _ in range(worker_count)]
-    for number, (_, of_file) in enumerate(waiting):
+    for number, of_file in enumerate(waiting.values()):
         shares[number % worker_count].extend(of_file)
     for share in shares:
         share.extend(itertools.islice(short, max(0, len(items) // worker_count - len(share))))

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from resources.sandbox import Sandbox
+    from tests.e2e.interface import Mirror
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECTS = ("enwiki", "frwiki")
@@ -82,6 +83,15 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     )
     with running(settings) as sandbox:
         yield sandbox
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirror]:
+    """A sandbox and `wme ui` in the background; those who use it come one after the other, and the last one ends it."""
+    from tests.e2e.interface import serving
+
+    with serving(tmp_path_factory.mktemp("served"), WME_UI_HOSTS="mirror.example.org") as mirror:
+        yield mirror
 
 
 @pytest.fixture

@@ -7,20 +7,10 @@ repeated when the file is whole.
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import re
-import shutil
-import signal
-import subprocess
-import sys
-import tarfile
-import time
 import urllib.request
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,16 +21,9 @@ from resources import datasets
 from resources.formatting import hour_text
 from resources.tables import ARTICLE_CHANGES
 from resources.warehouse import Warehouse
-from tests.local_cluster import free_port
+from tests.e2e.interface import CHROMIUM, FLAGS, PROJECTS, until
 
-ROOT = Path(__file__).resolve().parents[2]
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
-    *("--disable-background-networking", "--disable-component-update"),
-)
 LAYERS = ("archive/batches", "lake/article_changes", "warehouse/article_changes")
-PROJECTS = ("enwiki", "frwiki")
 
 #: The newest hour that any service has published by now.
 NEWEST = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - 2 * HOUR
@@ -53,144 +36,9 @@ pytestmark = [
 ]
 
 
-# --- processes -------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Mirror:
-    """A sandbox and Dagster's server, each in its own processes, and the data folder between them."""
-
-    data: Path
-    service: str
-    url: str
-    password: str = field(repr=False)
-    log: Path
-
-    def ask(self, query, **variables):
-        """The answer of Dagster's GraphQL."""
-        return post(f"{self.url}/graphql", {"query": query, "variables": variables})["data"]
-
-    def fault(self, hour, project, **fault):
-        """Let the downloads of one file go wrong."""
-        path = f"/v2/batches/{hour:%Y-%m-%d}/{hour:%H}/{project}_namespace_0/download"
-        post(f"{self.service}/sandbox/faults", {"path": path, **fault})
-
-    def partitions(self, layer):
-        """Numbers of partitions that are materialized and that failed."""
-        node = self.ask(
-            """query ($key: AssetKeyInput!) { assetNodeOrError(assetKey: $key) { ... on AssetNode {
-                 partitionStats { numMaterialized numFailed } } } }""",
-            key={"path": layer.split("/")},
-        )["assetNodeOrError"]["partitionStats"]
-        return node["numMaterialized"], node["numFailed"]
-
-    def materializations(self, layer, run):
-        """What a run told of a layer: the numbers of each materialization by partition; two of one would fail."""
-        node = self.ask(
-            """query ($key: AssetKeyInput!) { assetNodeOrError(assetKey: $key) { ... on AssetNode {
-                 assetMaterializations(limit: 1000) { partition runId metadataEntries { label
-                   ... on IntMetadataEntry { intValue } } } } } }""",
-            key={"path": layer.split("/")},
-        )["assetNodeOrError"]
-        told = [made for made in node["assetMaterializations"] if made["runId"] == run]
-        partitions = [made["partition"] for made in told]
-        assert len(set(partitions)) == len(partitions)
-        return {m["partition"]: {e["label"]: e.get("intValue") for e in m["metadataEntries"]} for m in told}
-
-    def lines(self, hour):
-        """Lines of the hour's archives, counted with nothing but the standard library."""
-        count = 0
-        for path in (self.data / "archive").rglob(f"date={hour:%Y-%m-%d}/hour={hour:%H}/*.tar.gz"):
-            with tarfile.open(path) as tar:
-                count += sum(file.read().count(b"\n") for file in map(tar.extractfile, tar) if file is not None)
-        return count
-
-
-def post(url, content):
-    request = urllib.request.Request(url, json.dumps(content).encode(), {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=120) as answer:
-        return json.load(answer)
-
-
-def until(look, seconds, what, log=None, *, pause=0.2):
-    """What `look` finds; it is asked again as long as it finds None, after a pause in seconds."""
-    end = time.monotonic() + seconds
-    while (found := look()) is None:
-        if time.monotonic() > end:
-            pytest.fail(f"{what}: not within {seconds:g} s. {log.read_text()[-4000:] if log else ''}")
-        time.sleep(pause)
-    return found
-
-
-@contextmanager
-def process(words, environ, log):
-    """A process in a session of its own, ended as Ctrl-C does. It and all its children must then be gone."""
-    marked = {name: value for name, value in os.environ.items() if not name.startswith(("WME_", "DAGSTER_"))} | environ
-    with log.open("wb") as out:
-        started = subprocess.Popen(
-            words, cwd=ROOT, env=marked, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
-        )
-    try:
-        yield started
-    finally:
-        started.send_signal(signal.SIGINT)
-        try:
-            # Dagster's server waits for its children, and a code server for 20 seconds for the one that started it
-            status = started.wait(timeout=120)
-            until(lambda: None if left(started.pid) else True, 60, "The children of the process end")
-        finally:
-            if started.poll() is None or left(started.pid):
-                os.killpg(started.pid, signal.SIGKILL)
-    # `wme` ends as by a signal, and its servers' group with it
-    assert status == (128 + signal.SIGINT if "ui" in words else 0), log.read_text()[-4000:]
-
-
-def left(session):
-    """Processes of a session that have not ended."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            name, _, rest = stat.read_text().rpartition(") ")
-        except OSError:
-            continue
-        state, _parent, _group, its_session = rest.split()[:4]
-        if int(its_session) == session and state != "Z":
-            found.append(int(name.split()[0]))
-    return found
-
-
 @pytest.fixture(scope="module")
-def mirror(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("browser")
-    state, data = folder / "sandbox", folder / "data"
-    service_port, port = free_port(), free_port()
-    service, url = f"http://127.0.0.1:{service_port}", f"http://127.0.0.1:{port}"
-    serve = [sys.executable, "-m", "resources.sandbox", "serve", "--state", str(state), "--port", str(service_port)]
-    serve += ["--projects", ",".join(PROJECTS), "--namespaces", "0", "--changes-per-hour", "12", "--body-bytes", "600"]
-    serve += ["--prepare", "0"]
-    wme = Path(sys.executable).with_name("wme")
-    with process(serve, {}, folder / "sandbox.log"):
-        until(lambda: answered(f"{service}/sandbox/identity"), 120, "The sandbox answers", folder / "sandbox.log")
-        account = json.loads((state / "account.json").read_text())
-        environ = {
-            "WME_DATA": str(data),
-            "WME_USERNAME": account["username"],
-            "WME_PASSWORD": account["password"],
-            "WME_PROJECTS": ",".join(PROJECTS),
-            "WME_MIN_FREE_GB": "0",
-            **{f"WME_{name}_URL": service for name in ("AUTH", "BASE", "REALTIME")},
-        }
-        with process([str(wme), "ui", "--port", str(port)], environ, folder / "dagster.log"):
-            until(lambda: answered(f"{url}/server_info"), 120, "Dagster answers", folder / "dagster.log")
-            yield Mirror(data, service, url, account["password"], folder / "dagster.log")
-
-
-def answered(url):
-    try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return None
+def mirror(served):
+    return served
 
 
 @pytest.fixture(scope="module")

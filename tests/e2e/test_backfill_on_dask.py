@@ -5,10 +5,7 @@ A Dask scheduler and two workers convert the hours.
 
 from __future__ import annotations
 
-import json
-import sys
 from datetime import UTC, datetime
-from pathlib import Path
 
 import duckdb
 import pytest
@@ -16,8 +13,9 @@ import pytest
 from assets.layers import HOUR, key_of
 from resources import datasets
 from resources.warehouse import Warehouse
-from tests.e2e.test_backfill_in_browser import LAYERS, PROJECTS, Mirror, answered, ended, process, until
-from tests.local_cluster import cluster, free_port
+from tests.e2e.interface import serving, until
+from tests.e2e.test_backfill_in_browser import LAYERS, ended
+from tests.local_cluster import cluster
 
 LAUNCH = """mutation ($p: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $p) { __typename
   ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }"""
@@ -28,38 +26,18 @@ LAUNCH = """mutation ($p: LaunchBackfillParams!) { launchPartitionBackfill(backf
 def test_a_day_is_converted_by_workers_and_loaded_by_the_run(tmp_path):
     newest = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - 2 * HOUR
     hours = [newest - back * HOUR for back in range(23, -1, -1)]
-    state, data = tmp_path / "sandbox", tmp_path / "data"
-    service_port, port = free_port(), free_port()
-    service, url = f"http://127.0.0.1:{service_port}", f"http://127.0.0.1:{port}"
-    serve = [sys.executable, "-m", "resources.sandbox", "serve", "--state", str(state), "--port", str(service_port)]
-    serve += ["--projects", ",".join(PROJECTS), "--namespaces", "0", "--changes-per-hour", "12", "--body-bytes", "600"]
-    serve += ["--prepare", "0"]
+    data = tmp_path / "data"
     with (
         cluster(tmp_path / "dask", data, 2) as workers,
-        process(serve, {}, tmp_path / "sandbox.log"),
+        serving(tmp_path, WME_ENGINE=workers.address) as mirror,
     ):
-        until(lambda: answered(f"{service}/sandbox/identity"), 120, "The sandbox answers", tmp_path / "sandbox.log")
-        account = json.loads((state / "account.json").read_text())
-        environ = {
-            "WME_DATA": str(data),
-            "WME_USERNAME": account["username"],
-            "WME_PASSWORD": account["password"],
-            "WME_PROJECTS": ",".join(PROJECTS),
-            "WME_MIN_FREE_GB": "0",
-            "WME_ENGINE": workers.address,
-            **{f"WME_{name}_URL": service for name in ("AUTH", "BASE", "REALTIME")},
-        }
-        wme = str(Path(sys.executable).with_name("wme"))
-        with process([wme, "ui", "--port", str(port)], environ, tmp_path / "dagster.log"):
-            until(lambda: answered(f"{url}/server_info"), 240, "Dagster answers", tmp_path / "dagster.log")
-            mirror = Mirror(data, service, url, account["password"], tmp_path / "dagster.log")
-            selection = [{"path": layer.split("/")} for layer in LAYERS]
-            asked = {"assetSelection": selection, "partitionNames": [key_of(hour) for hour in hours], "title": "a day"}
-            (launched,) = mirror.ask(LAUNCH, p=asked).values()
-            assert launched["__typename"] == "LaunchBackfillSuccess", launched
-            backfill = until(lambda: ended(mirror, launched["backfillId"]), 800, "The backfill", mirror.log, pause=1)
-            assert backfill.run["status"] == "SUCCESS", mirror.log.read_text()[-4000:]
-            made = {layer: mirror.materializations(layer, backfill.run["runId"]) for layer in LAYERS}
+        selection = [{"path": layer.split("/")} for layer in LAYERS]
+        asked = {"assetSelection": selection, "partitionNames": [key_of(hour) for hour in hours], "title": "a day"}
+        (launched,) = mirror.ask(LAUNCH, p=asked).values()
+        assert launched["__typename"] == "LaunchBackfillSuccess", launched
+        backfill = until(lambda: ended(mirror, launched["backfillId"]), 800, "The backfill", mirror.log, pause=1)
+        assert backfill.run["status"] == "SUCCESS", mirror.log.read_text()[-4000:]
+        made = {layer: mirror.materializations(layer, backfill.run["runId"]) for layer in LAYERS}
     for layer in LAYERS:
         assert set(made[layer]) == {key_of(hour) for hour in hours}, layer
     held = {

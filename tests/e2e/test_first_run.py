@@ -12,6 +12,7 @@ import pytest
 
 from pipelines.cli.run import EXAMPLES
 from resources import connection
+from resources.data_folder import ui_lock
 from resources.sandbox import Settings, find
 from resources.warehouse import Warehouse
 
@@ -51,7 +52,10 @@ def test_the_first_run_ends_exact_and_says_what_it_does(environ, call):
     checked = call("status", "--check", environ=environ)
     assert (checked.code, "\n! " in checked.out) == (0, False), checked.out
     assert call("status", "--check", "--quiet", environ=environ) == (0, "", "")
-    states = Warehouse(Path(environ["WME_DATA"])).project_states()
+    data = Path(environ["WME_DATA"])
+    words = Path(f"/proc/{find(data / 'sandbox').pid}/cmdline").read_text().split("\0")
+    assert words[words.index("--owner") + 1] == str(ui_lock(data)), "it ends with the `wme ui` that has started it"
+    states = Warehouse(data).project_states()
     assert len(states) == 3
     assert all(state.exact_from_at < state.exact_until_at for state in states), states
     assert all(abs(before - AGO - state.base_boundary_at) < timedelta(hours=2) for state in states)

@@ -7,11 +7,9 @@ the password to the attacker. The end leaves nothing.
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import urllib.error
 import urllib.parse
@@ -30,12 +28,10 @@ from assets.layers import EARLIEST
 from pipelines.process.interrupts import SENTENCE
 from pipelines.process.processes import opened
 from resources.formatting import markdown_text
-from resources.sandbox import find
-from tests.e2e.conftest import PATIENCE_SECONDS, ROOT, bare
-from tests.e2e.test_backfill_in_browser import CHROMIUM, FLAGS, answered, left, post, until
+from tests.e2e.conftest import PATIENCE_SECONDS, ROOT
+from tests.e2e.interface import CHROMIUM, FLAGS, WME, Mirror, left, until
 from tests.local_cluster import free_port
 
-UI = Path(sys.executable).with_name("wme")
 SELECTOR = 'repositoryLocationName: "enterprise-content-mirror", repositoryName: "__repository__"'
 LAUNCH = (
     "mutation { launchRun(executionParams: {selector: {%s}, runConfigData: %s}) { __typename "
@@ -87,33 +83,25 @@ def listening():
 
 @dataclass
 class Ui:
-    """The UI on a port, by GraphQL, and another website."""
+    """The UI, by GraphQL, and another website."""
 
-    data: Path
-    port: int
+    served: Mirror
     evil: Listener
-    process: subprocess.Popen[bytes]
-    environ: dict[str, str]
-    log: Path
 
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.port}"
-
-    def ask(self, query):
-        return post(f"{self.url}/graphql", {"query": query})["data"]
+    def __post_init__(self):
+        self.url, self.port, self.ask = self.served.url, self.served.port, self.served.ask
 
     def mutation(self, config=None):
         """The launch of a job that logs in, at the address of the other website."""
         stolen = (
             config or f'{{resources: {{enterprise: {{config: {{auth_url: "http://127.0.0.1:{self.evil.port}"}}}}}}}}'
         )
-        return LAUNCH % (f'{SELECTOR}, jobName: "reference"', json.dumps(stolen))
+        return LAUNCH % (f'{SELECTOR}, jobName: "reference"', json.dumps(stolen))  # which nobody else launches
 
     def untouched(self):
         """Nothing was started or recorded, and nobody got the password."""
-        runs = self.ask("{ runsOrError { ... on Runs { results { runId } } } }")["runsOrError"]["results"]
-        assert runs == []
+        runs = self.ask('{ runsOrError(filter: {pipelineName: "reference"}) { ... on Runs { results { runId } } } }')
+        assert runs["runsOrError"]["results"] == []
         assert not [path for method, path, _ in self.evil.seen if method == "POST"]
         keys = self.ask("{ assetsOrError { ... on AssetConnection { nodes { key { path } } } } }")["assetsOrError"][
             "nodes"
@@ -131,39 +119,13 @@ class Ui:
             ]
             return found if found["status"] == status else None
 
-        return until(look, PATIENCE_SECONDS, f"The run is {status}", self.log)
+        return until(look, PATIENCE_SECONDS, f"The run is {status}", self.served.log)
 
 
 @pytest.fixture(scope="module")
-def ui(tmp_path_factory):
-    folder, port = tmp_path_factory.mktemp("websites"), free_port()
-    environ = bare() | {
-        "WME_DATA": str(folder / "data"),
-        "WME_SANDBOX": "1",
-        "WME_PASSWORD": "Passw0rd-of-the-operator",
-        "WME_UI_HOSTS": "mirror.example.org",
-        "DAGSTER_DISABLE_TELEMETRY": "1",
-    }
-    log = folder / "ui.log"
-    with listening() as evil, log.open("wb") as out:
-        process = subprocess.Popen(
-            [UI, "ui", "--port", str(port)],
-            cwd=ROOT,
-            env=environ,
-            stdout=out,
-            stderr=out,
-            start_new_session=True,
-            # as a shell does for what a script starts with &
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),  # noqa: PLW1509
-        )
-        found = Ui(folder / "data", port, evil, process, environ, log)
-        try:
-            until(lambda: answered(f"{found.url}/server_info"), 240, "Dagster answers", log)
-            yield found
-        finally:
-            for pid in left(process.pid):
-                os.kill(pid, signal.SIGKILL)
-            process.wait()
+def ui(served):
+    with listening() as evil:
+        yield Ui(served, evil)
 
 
 def test_forms_that_no_browser_sends_start_nothing(ui):
@@ -214,7 +176,7 @@ def test_a_run_of_an_allowed_program_sets_no_address_and_reads_no_variable(ui):
         assert launched["__typename"] == "RunConfigValidationInvalid"
         (error,) = launched["errors"]
         assert said in error["message"]
-        assert "Passw0rd" not in error["message"]
+        assert ui.served.password not in error["message"]
     ui.untouched()
 
 
@@ -287,7 +249,7 @@ NAME = (
 
 def _names_in_markdown_are_text(ui, page):
     told = failed_hours({EARLIEST: ConnectionError(NAME)}, 2)
-    with opened(ui.data / "dagster") as instance:
+    with opened(ui.served.data / "dagster") as instance:
         instance.report_runless_asset_event(
             dg.AssetMaterialization(
                 "names",
@@ -313,11 +275,12 @@ def _names_in_markdown_are_text(ui, page):
 
 
 def test_a_ui_in_the_background_of_a_script_serves_alone_and_leaves_nothing(ui):
-    """The last of this module: it ends the UI."""
+    """The last of all that share the UI: it ends it."""
+    served = ui.served
     second = subprocess.run(
-        [UI, "ui", "--port", str(free_port())],
+        [WME, "ui", "--port", str(free_port())],
         cwd=ROOT,
-        env=ui.environ,
+        env=served.environ,
         capture_output=True,
         text=True,
         check=False,
@@ -325,8 +288,8 @@ def test_a_ui_in_the_background_of_a_script_serves_alone_and_leaves_nothing(ui):
     )
     assert (second.returncode, second.stdout) == (1, "")
     service, refusal = second.stderr.split("\n", 1)
-    assert service.startswith("Service: the built-in sandbox")
-    assert refusal.startswith(f"Another `wme ui` is already serving {ui.data}")
+    assert service.startswith(f"Service: {served.service}; ")
+    assert refusal.startswith(f"Another `wme ui` is already serving {served.data}")
 
     with pytest.raises(urllib.error.HTTPError) as none, urllib.request.urlopen(f"{ui.url}/report", timeout=60):
         pass
@@ -338,13 +301,10 @@ def test_a_ui_in_the_background_of_a_script_serves_alone_and_leaves_nothing(ui):
 
     run = ui.run("stream", "STARTED")
     assert not [tag["key"] for tag in run["tags"] if "wme" in tag["key"]]
-    # the run starts the sandbox
-    sandbox = until(lambda: find(ui.data / "sandbox"), PATIENCE_SECONDS, "The sandbox is ready", ui.log).pid
-    ui.process.send_signal(signal.SIGTERM)
-    assert ui.process.wait(timeout=PATIENCE_SECONDS) == 128 + signal.SIGTERM
-    assert left(ui.process.pid) == []
-    until(lambda: None if Path(f"/proc/{sandbox}").exists() else True, PATIENCE_SECONDS, "The sandbox ends")
-    shown = ui.log.read_text()
+    served.process.send_signal(signal.SIGTERM)
+    assert served.process.wait(timeout=PATIENCE_SECONDS) == 128 + signal.SIGTERM
+    assert left(served.process.pid) == []
+    shown = served.log.read_text()
     assert shown.endswith(f"{SENTENCE}\n")
     # the stack of the run's interrupt would be below the last event
     assert "DagsterExecutionInterruptedError" not in shown

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect, sync_playwright
 
 from resources.sandbox import Settings, running
-from tests.e2e.test_backfill_in_browser import CHROMIUM, FLAGS
+from tests.e2e.interface import CHROMIUM, FLAGS
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="No chromium here; on Debian: apt-get install chromium.")
 

@@ -1,0 +1,182 @@
+"""Dagster's UI as `wme ui` serves it, a sandbox as its service, each in its own processes, and a browser before it.
+
+Belongs here: starting and ending them, and asking the servers. Does not belong here: what tests expect of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+import urllib.request
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import ROOT, bare
+from tests.local_cluster import free_port
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update"),
+)
+PROJECTS = ("enwiki", "frwiki")
+WME = Path(sys.executable).with_name("wme")
+
+
+@dataclass
+class Mirror:
+    """A sandbox and Dagster's server, each in its own processes, and the data folder between them."""
+
+    data: Path
+    service: str
+    port: int
+    environ: dict[str, str] = field(repr=False)
+    log: Path
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def password(self):
+        return self.environ["WME_PASSWORD"]
+
+    def ask(self, query, **variables):
+        """The answer of Dagster's GraphQL."""
+        return post(f"{self.url}/graphql", {"query": query, "variables": variables})["data"]
+
+    def fault(self, hour, project, **fault):
+        """Let the downloads of one file go wrong."""
+        path = f"/v2/batches/{hour:%Y-%m-%d}/{hour:%H}/{project}_namespace_0/download"
+        post(f"{self.service}/sandbox/faults", {"path": path, **fault})
+
+    def partitions(self, layer):
+        """Numbers of partitions that are materialized and that failed."""
+        node = self.ask(
+            """query ($key: AssetKeyInput!) { assetNodeOrError(assetKey: $key) { ... on AssetNode {
+                 partitionStats { numMaterialized numFailed } } } }""",
+            key={"path": layer.split("/")},
+        )["assetNodeOrError"]["partitionStats"]
+        return node["numMaterialized"], node["numFailed"]
+
+    def materializations(self, layer, run):
+        """What a run told of a layer: the numbers of each materialization by partition; two of one would fail."""
+        node = self.ask(
+            """query ($key: AssetKeyInput!) { assetNodeOrError(assetKey: $key) { ... on AssetNode {
+                 assetMaterializations(limit: 1000) { partition runId metadataEntries { label
+                   ... on IntMetadataEntry { intValue } } } } } }""",
+            key={"path": layer.split("/")},
+        )["assetNodeOrError"]
+        told = [made for made in node["assetMaterializations"] if made["runId"] == run]
+        partitions = [made["partition"] for made in told]
+        assert len(set(partitions)) == len(partitions)
+        return {m["partition"]: {e["label"]: e.get("intValue") for e in m["metadataEntries"]} for m in told}
+
+    def lines(self, hour):
+        """Lines of the hour's archives, counted with nothing but the standard library."""
+        count = 0
+        for path in (self.data / "archive").rglob(f"date={hour:%Y-%m-%d}/hour={hour:%H}/*.tar.gz"):
+            with tarfile.open(path) as tar:
+                count += sum(file.read().count(b"\n") for file in map(tar.extractfile, tar) if file is not None)
+        return count
+
+
+def post(url, content):
+    request = urllib.request.Request(url, json.dumps(content).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=120) as answer:
+        return json.load(answer)
+
+
+def until(look, seconds, what, log=None, *, pause=0.2):
+    """What `look` finds; it is asked again as long as it finds None, after a pause in seconds."""
+    end = time.monotonic() + seconds
+    while (found := look()) is None:
+        if time.monotonic() > end:
+            pytest.fail(f"{what}: not within {seconds:g} s. {log.read_text()[-4000:] if log else ''}")
+        time.sleep(pause)
+    return found
+
+
+@contextmanager
+def process(words, environ, log, **options):
+    """A process in a session of its own, and all its children, which end with the block at the latest."""
+    with log.open("wb") as out:
+        started = subprocess.Popen(
+            words,
+            cwd=ROOT,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+            **options,
+        )
+    try:
+        yield started
+    finally:
+        for pid in left(started.pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        started.wait()
+
+
+@contextmanager
+def serving(folder, **more):
+    """A mirror with an empty data folder, as the script of an operator starts it: in the background."""
+    state, service_port = folder / "sandbox", free_port()
+    mirror = Mirror(folder / "data", f"http://127.0.0.1:{service_port}", free_port(), {}, folder / "dagster.log")
+    serve = [sys.executable, "-m", "resources.sandbox", "serve", "--state", str(state), "--port", str(service_port)]
+    serve += ["--projects", ",".join(PROJECTS), "--namespaces", "0", "--changes-per-hour", "12", "--body-bytes", "600"]
+    serve += ["--prepare", "0"]
+    with process(serve, bare(), folder / "sandbox.log"):
+        until(
+            lambda: answered(f"{mirror.service}/sandbox/identity"), 120, "The sandbox answers", folder / "sandbox.log"
+        )
+        account = json.loads((state / "account.json").read_text())
+        mirror.environ |= bare() | {
+            "WME_DATA": str(mirror.data),
+            "WME_USERNAME": account["username"],
+            "WME_PASSWORD": account["password"],
+            "WME_PROJECTS": ",".join(PROJECTS),
+            "WME_MIN_FREE_GB": "0",
+            **{f"WME_{name}_URL": mirror.service for name in ("AUTH", "BASE", "REALTIME")},
+            **more,
+        }
+        words = [str(WME), "ui", "--port", str(mirror.port)]
+        # as a shell does for what a script starts with &
+        ignoring = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)}
+        with process(words, mirror.environ, mirror.log, **ignoring) as mirror.process:
+            until(lambda: answered(f"{mirror.url}/server_info"), 240, "Dagster answers", mirror.log)
+            yield mirror
+
+
+def left(session):
+    """Processes of a session that have not ended."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name, _, rest = stat.read_text().rpartition(") ")
+        except OSError:
+            continue
+        state, _parent, _group, its_session = rest.split()[:4]
+        if int(its_session) == session and state != "Z":
+            found.append(int(name.split()[0]))
+    return found
+
+
+def answered(url):
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return None

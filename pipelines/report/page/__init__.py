@@ -16,7 +16,7 @@ from pipelines.report import status as statuses
 from resources import files
 from resources.errors import MirrorError
 from resources.files import StrPath
-from resources.formatting import hour_text, listed, moment_text, size_text
+from resources.formatting import hour_text, listed, moment_text, size_text, value_text
 from resources.lake import Layout
 from resources.settings import Settings
 from resources.warehouse import Warehouse
@@ -41,7 +41,6 @@ class Report(NamedTuple):
 def write(settings: Settings, output: StrPath | None = None, now: datetime | None = None) -> Report:
     """Write a data folder's page to `output` or `report.html`. Raises MirrorError if nothing has been published."""
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
-    from markupsafe import Markup  # noqa: PLC0415
 
     from pipelines.report.page import content  # noqa: PLC0415
 
@@ -66,8 +65,7 @@ def write(settings: Settings, output: StrPath | None = None, now: datetime | Non
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"cell": content.cell_text, "svg": Markup}
-    environment.tests["link"] = lambda value: isinstance(value, content.Link)
+    environment.filters["cell"] = value_text
     page = environment.get_template("page.html").render(
         headline=list(headline(status)),
         facts=list(_facts(status)),

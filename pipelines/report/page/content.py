@@ -13,10 +13,12 @@ from datetime import UTC, datetime, timedelta
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
+from markupsafe import Markup
+
 from pipelines.report.page import figures
 from pipelines.report.status import Status
 from resources.datasets import ARTICLE_CHANGES
-from resources.formatting import counted, hour_text, moment_text, size_text, value_text
+from resources.formatting import counted, hour_text, printable, size_text
 from resources.tables import HourState
 from resources.warehouse.database.sql import filled, statement
 from resources.warehouse.read.coverage import OUTSIDE, Place, gap_hours
@@ -87,13 +89,6 @@ _WORDS: Final = {
     "missing": "missing",
     "past_retention": "past retention, lost",
 }
-
-
-class Link(NamedTuple):
-    """Table cell with a link to a page in a project."""
-
-    text: str
-    url: str
 
 
 class Table(NamedTuple):
@@ -220,14 +215,16 @@ def _map(title: str, sentence: str, edges: list[datetime], rows: dict[str, list[
 
 def _delay(published: Reader, axis: _Axis) -> Card:
     rows = published.sql(statement("read/page/hours"), [axis.interval]).rows
-    series = [[None if v is None else v / 60 for v in axis.values(rows, n, None)] for n in (2, 3)]
+    median, last = ([None if v is None else v / 60 for v in axis.values(rows, n, None)] for n in (2, 3))
+    # the upper edge of both areas is the last file
+    rest = [None if v is None or m is None else v - m for m, v in zip(median, last, strict=True)]
     sentence = (
         f"Hours from the end of each hour until it was loaded, by {axis.name}, for the median file and the last file. "
         "Hours that were reloaded, and hours from before a project was mirrored, are omitted."
     )
-    picture = figures.lines(axis.edges, series, "h", sentence) if len(axis.edges) > 2 and any(series[0]) else None
-    legend = [("median file", "series-0"), ("last file, dashed", "series-1")]
-    table = _over_time(axis, ("median file (h)", "last file (h)"), series)
+    picture = figures.areas(axis.edges, [median, rest], "h", sentence) if len(axis.edges) > 2 and any(median) else None
+    legend = [("median file", "series-0"), ("last file", "series-1")]
+    table = _over_time(axis, ("median file (h)", "last file (h)"), [median, last])
     return Card("Lag and freshness", sentence, picture, legend, [table])
 
 
@@ -250,8 +247,7 @@ def _changes(published: Reader, axis: _Axis) -> Card:
     sentence += f", averaged over each {axis.name}." if axis.step > _HOUR else "."
     if total:
         sentence += f" {names[0]} has the largest share: {totals[order[0]] / total:.1%}."
-    rounded = _over_time(axis, names, [[round(value) for value in values] for values in series])
-    return _chart("Changes per hour", sentence, axis, names, series, [rounded])
+    return _chart("Changes per hour", sentence, axis, names, series)
 
 
 def _edited(published: Reader, recent: datetime) -> Card:
@@ -281,8 +277,8 @@ def _gone(published: Reader, first: datetime, last: datetime) -> Card:
         for project, name, is_move, at in published.sql(filled(GONE_NEWEST, gone=gone), [first, _TITLES]).rows
     ]
     names, series = ("deletions", "moves"), [axis.values(rows, 1), axis.values(rows, 2)]
-    tables = [Table("The newest", ("title", "project", "what", "when (UTC)"), newest), _over_time(axis, names, series)]
-    return _chart("Deletions and moves", sentence, axis, names, series, tables)
+    table = Table("The newest", ("title", "project", "what", "when (UTC)"), newest)
+    return _chart("Deletions and moves", sentence, axis, names, series, table)
 
 
 def _rejects(published: Reader, axis: _Axis) -> Card:
@@ -294,11 +290,8 @@ def _rejects(published: Reader, axis: _Axis) -> Card:
         f"{counted(sum(values), 'record')} in hourly files could not be converted. `wme rejects` shows rejected "
         "records. After an upgrade, `wme rejects --retry` converts their archives again."
     )
-    tables = [
-        Table("By reason", ("reason", "lines", "projects", "newest hour (UTC)"), reasons, is_open=True),
-        _over_time(axis, ("lines",), [values]),
-    ]
-    return _chart("Rejects", sentence, axis, ("lines",), [values], tables)
+    table = Table("By reason", ("reason", "lines", "projects", "newest hour (UTC)"), reasons, is_open=True)
+    return _chart("Rejects", sentence, axis, ("lines",), [values], table)
 
 
 def _throughput(axis: _Axis, rows: Sequence[tuple[Any, ...]]) -> Card:
@@ -308,8 +301,7 @@ def _throughput(axis: _Axis, rows: Sequence[tuple[Any, ...]]) -> Card:
         f"{axis.name} of loading. A reloaded file is counted only once, when it was last loaded. The Dagster UI shows "
         "the duration of each step."
     )
-    table = _over_time(axis, ("files", "NDJSON"), [axis.values(rows, 1), [size_text(value) for value in values]])
-    return _chart("Throughput", sentence, axis, ("NDJSON",), [values], [table], "B")
+    return _chart("Throughput", sentence, axis, ("NDJSON",), [values], unit="B")
 
 
 def _units(published: Reader, axis: _Axis) -> Card:
@@ -323,7 +315,7 @@ def _units(published: Reader, axis: _Axis) -> Card:
         f"The loaded data has cost at least {counted(sum(map(sum, series)), 'unit')}. Each lookup and each stored "
         f"snapshot file costs one unit. {known}"
     )
-    return _chart("Quota", sentence, axis, names, series, [_over_time(axis, names, series)])
+    return _chart("Quota", sentence, axis, names, series)
 
 
 def _storage(axis: _Axis, rows: Sequence[tuple[Any, ...]], status: Status, build_bytes: int) -> Card:
@@ -337,8 +329,7 @@ def _storage(axis: _Axis, rows: Sequence[tuple[Any, ...]], status: Status, build
         f"{build}, and the published file has {published}. {free} of disk space is free. Replaced files are not "
         "included."
     )
-    table = _over_time(axis, names, [[size_text(value) for value in values] for values in series])
-    return _chart("Storage", sentence, axis, names, series, [table], "B")
+    return _chart("Storage", sentence, axis, names, series, unit="B")
 
 
 def _chart(
@@ -347,12 +338,17 @@ def _chart(
     axis: _Axis,
     names: Sequence[str],
     series: Sequence[Sequence[float]],
-    tables: list[Table],
+    *tables: Table,
     unit: str = "",
 ) -> Card:
-    """Build a card with a stacked area chart over time, or without a chart if there is only one time span."""
+    """Build a card with a stacked area chart over time, or without a chart if there is only one time span.
+
+    The last table contains the charted values.
+    """
     picture = figures.areas(axis.edges, series, unit, sentence) if len(axis.edges) > 2 else None
-    return Card(title, sentence, picture, [(name, f"series-{number}") for number, name in enumerate(names)], tables)
+    legend = [(name, f"series-{number}") for number, name in enumerate(names)]
+    values = [list(map(size_text if unit == "B" else round, one)) for one in series]
+    return Card(title, sentence, picture, legend, [*tables, _over_time(axis, names, values)])
 
 
 def _over_time(axis: _Axis, names: Sequence[str], series: Sequence[Sequence[Any]]) -> Table:
@@ -373,11 +369,8 @@ def _cut(count: int) -> str:
     )
 
 
-def _page(name: str, url: str | None) -> str | Link:
+def _page(name: str, url: str | None) -> str:
     """Return a link if the URL, which comes from the service, is a web address. Otherwise, return the title."""
     title = name.replace("_", " ")
-    return Link(title, url) if url and url.startswith("https://") else title
-
-
-def cell_text(value: Any) -> str:
-    return moment_text(value) if isinstance(value, datetime) else value_text(value)
+    link = Markup('<a href="{}" rel="noreferrer">{}</a>')
+    return link.format(url, printable(title)) if url and url.startswith("https://") else title

@@ -54,8 +54,11 @@ _CONFIG: Final = {
 _SVG: Final = "http://www.w3.org/2000/svg"
 
 
-def areas(edges: Sequence[datetime], series: Sequence[Sequence[float]], unit: str, label: str) -> str:
-    """Draw quantities between `edges` as stacked areas. `unit` is `B`, `h` or empty. `label` is for screen readers."""
+def areas(edges: Sequence[datetime], series: Sequence[Sequence[float | None]], unit: str, label: str) -> str:
+    """Draw quantities (None if unknown) between `edges` as stacked areas.
+
+    `unit` is `B`, `h` or empty. `label` is for screen readers.
+    """
     rows = [
         {"at": at.isoformat(), "value": value, "series": number}
         for number, values in enumerate(series)
@@ -74,30 +77,6 @@ def areas(edges: Sequence[datetime], series: Sequence[Sequence[float]], unit: st
         },
     }
     return _svg(picture, _HEIGHT, label)
-
-
-def lines(edges: Sequence[datetime], series: Sequence[Sequence[float | None]], unit: str, label: str) -> str:
-    """Draw quantities over time (None if unknown), with one line per series. All lines but the first are dashed."""
-    layers = [
-        {
-            "data": {
-                "values": [
-                    {"at": (at + (end - at) / 2).isoformat(), "value": value}
-                    for at, end, value in zip(edges, edges[1:], values, strict=False)
-                ]
-            },
-            "mark": {
-                "type": "line",
-                "color": _series(number),
-                "strokeWidth": 1.8,
-                "strokeDash": [6, 3] if number else [],
-                "point": {"color": _series(number), "size": 12} if len(values) < 60 else False,
-            },
-            "encoding": {"x": _time("at"), "y": _quantity(unit)},
-        }
-        for number, values in enumerate(series)
-    ]
-    return _svg({"layer": layers}, _HEIGHT, label)
 
 
 def coverage(edges: Sequence[datetime], rows: Mapping[str, Sequence[str]], label: str) -> str:

@@ -19,7 +19,6 @@ import dagster as dg
 from resources.adapters import KEYS
 
 _Called = TypeVar("_Called", bound="Callable[..., Any]")
-_Made = TypeVar("_Made")
 
 
 @dataclass(frozen=True)
@@ -138,13 +137,19 @@ class Prefix:
         return adapted  # type: ignore[no-any-return]
 
 
-def deferred(
-    decorator: Callable[[Prefix], Callable[[Callable[..., Any]], _Made]],
-) -> Callable[[Callable[..., Any]], Callable[[Prefix], _Made]]:
-    """Turn a function into a factory that applies a Dagster decorator once the prefix is known."""
+def deferred(decorator: Callable[..., Any], job: str | None = None, **options: Any) -> Callable[..., Any]:
+    """Turn a function into a factory that applies a Dagster decorator once the prefix is known.
 
-    def declare(function: Callable[..., Any]) -> Callable[[Prefix], _Made]:
-        return lambda prefix: decorator(prefix)(prefix.adapted(function))
+    The definition is named after the function. Its target is the job, or all assets of this package.
+    """
+
+    def declare(function: Callable[..., Any]) -> Callable[[Prefix], Any]:
+        def build(prefix: Prefix) -> Any:
+            assets = dg.AssetSelection.key_prefixes(prefix.text) if prefix.text else dg.AssetSelection.all()
+            target = {"asset_selection": assets} if job is None else {"job_name": prefix.name(job)}
+            return decorator(name=prefix.name(function.__name__), **target, **options)(prefix.adapted(function))
+
+        return build
 
     return declare
 

@@ -111,16 +111,14 @@ def _all_of(some: Iterable[Dataset]) -> list[dg.AssetKey]:
 
 
 @deferred(
-    lambda prefix: dg.schedule(
-        name=prefix.name("each_hour"),
-        job_name=prefix.name(HOUR_TO_PUBLISHED),
-        # most listings appear 4 to 12 minutes after the hour. The discovery sensor requests hours that were published
-        # later
-        cron_schedule="20 * * * *",
-        execution_timezone="UTC",
-        description="Fetches and loads the hour that has just ended, then publishes if a publication is due. Loaded "
-        "hours are not fetched again.",
-    )
+    dg.schedule,
+    HOUR_TO_PUBLISHED,
+    # most listings appear 4 to 12 minutes after the hour. The discovery sensor requests hours that were published
+    # later
+    cron_schedule="20 * * * *",
+    execution_timezone="UTC",
+    description="Fetches and loads the hour that has just ended, then publishes if a publication is due. Loaded "
+    "hours are not fetched again.",
 )
 def each_hour(
     context: dg.ScheduleEvaluationContext, enterprise: EnterpriseResource, warehouse: WarehouseResource, prefix: Prefix

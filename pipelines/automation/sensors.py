@@ -37,13 +37,11 @@ _RUNS = 20
 
 
 @deferred(
-    lambda prefix: dg.sensor(
-        name=prefix.name("discover_hours"),
-        job_name=prefix.name(jobs.HOURS),
-        minimum_interval_seconds=600,
-        description="Compares the service's last 48 hours with the loaded hours, and requests missing hours in at most "
-        "three runs. Leave this sensor on, because an outage of 48 hours loses data.",
-    )
+    dg.sensor,
+    jobs.HOURS,
+    minimum_interval_seconds=600,
+    description="Compares the service's last 48 hours with the loaded hours, and requests missing hours in at most "
+    "three runs. Leave this sensor on, because an outage of 48 hours loses data.",
 )
 def discover_hours(
     context: dg.SensorEvaluationContext, enterprise: EnterpriseResource, warehouse: WarehouseResource, prefix: Prefix
@@ -153,14 +151,12 @@ def discover_snapshots(dataset: Dataset, prefix: Prefix) -> dg.SensorDefinition:
 
 
 @deferred(
-    lambda prefix: dg.sensor(
-        name=prefix.name("publish_pending"),
-        job_name=prefix.name(jobs.PUBLISH),
-        minimum_interval_seconds=60,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Applies loaded hours and snapshots to the current articles, then publishes as often as "
-        "WME_PUBLISH allows. This sensor is on by default, because it does not contact the service.",
-    )
+    dg.sensor,
+    jobs.PUBLISH,
+    minimum_interval_seconds=60,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Applies loaded hours and snapshots to the current articles, then publishes as often as "
+    "WME_PUBLISH allows. This sensor is on by default, because it does not contact the service.",
 )
 def publish_pending(
     context: dg.SensorEvaluationContext, warehouse: WarehouseResource, prefix: Prefix
@@ -202,13 +198,11 @@ def _brings_hours(run: dg.DagsterRun, prefix: Prefix) -> bool:
 
 
 @deferred(
-    lambda prefix: dg.sensor(
-        name=prefix.name("keep_streaming"),
-        job_name=prefix.name(jobs.STREAM),
-        minimum_interval_seconds=30,
-        description="Requests the next run of the realtime stream when no run is in progress. This sensor is off by "
-        "default, because it needs an account with access to streams.",
-    )
+    dg.sensor,
+    jobs.STREAM,
+    minimum_interval_seconds=30,
+    description="Requests the next run of the realtime stream when no run is in progress. This sensor is off by "
+    "default, because it needs an account with access to streams.",
 )
 def keep_streaming(
     context: dg.SensorEvaluationContext, enterprise: EnterpriseResource, prefix: Prefix
@@ -248,16 +242,13 @@ def keep_streaming(
 
 
 @deferred(
-    lambda prefix: dg.sensor(
-        name=prefix.name("end_killed_runs"),
-        # target assets, because the UI would show the sensor as a trigger of each target job
-        asset_selection=dg.AssetSelection.key_prefixes(prefix.text) if prefix.text else dg.AssetSelection.all(),
-        minimum_interval_seconds=30,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Ends runs whose process was killed or whose machine stopped, because other runs would wait for "
-        "these runs forever. Dagster's daemon retries runs that it launched. This sensor retries runs that commands "
-        "launched.",
-    )
+    dg.sensor,
+    # no job, because the UI would show the sensor as its trigger
+    minimum_interval_seconds=30,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Ends runs whose process was killed or whose machine stopped, because other runs would wait for "
+    "these runs forever. Dagster's daemon retries runs that it launched. This sensor retries runs that commands "
+    "launched.",
 )
 def end_killed_runs(context: dg.SensorEvaluationContext, prefix: Prefix) -> dg.SensorResult | dg.SkipReason:
     """End runs that no longer have a process, and request these runs again if Dagster does not retry them."""

@@ -86,7 +86,7 @@ def test_assets_are_made_again_under_the_prefix():
 
 
 def test_sensors_are_made_when_the_prefix_is_known():
-    @deferred(lambda prefix: dg.sensor(name=prefix.name("look"), job_name=prefix.name("hours")))
+    @deferred(dg.sensor, "hours")
     def look(prefix: Prefix) -> dg.SkipReason:
         return dg.SkipReason(prefix.text)
 

@@ -1,8 +1,7 @@
 """The `wme auth` commands for the account and its tokens, and the prompts for passwords and codes.
 
 Secrets come from an environment variable, from standard input, or from a terminal prompt without echo. Secrets are
-never passed as arguments, because the shell history and the process list show arguments. The implementation is in
-`resources/enterprise`.
+never passed as arguments, because the shell history and the process list show arguments.
 """
 
 from __future__ import annotations

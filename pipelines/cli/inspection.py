@@ -1,7 +1,4 @@
-"""Commands that show the mirror's content and state, such as `status`, `metrics`, `report` and `sql`.
-
-The implementation is in `pipelines/report`, `pipelines/operations/rebuild.py` and `resources/warehouse`.
-"""
+"""Commands that show the mirror's content and state, such as `status`, `metrics`, `report` and `sql`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Commands that write to the data folder, such as publish, rebuild, clean, compact, backup and restore.
-
-The implementation is in `pipelines/operations`, `assets/steps` and `resources/warehouse`.
-"""
+"""Commands that write to the data folder, such as publish, rebuild, clean, compact, backup and restore."""
 
 from __future__ import annotations
 

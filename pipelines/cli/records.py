@@ -1,7 +1,4 @@
-"""The `lists`, `batches`, `article`, `structured` and `entity` commands, which show the service's current records.
-
-The implementation is in `resources/enterprise`.
-"""
+"""The commands `lists`, `batches`, `article`, `structured` and `entity`, which show the service's current records."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The `wme run` command, which fetches, loads and publishes hours and snapshots, and shows the result.
-
-The implementation is in `pipelines/operations/run.py`.
-"""
+"""The `wme run` command, which fetches, loads and publishes hours and snapshots, and shows the result."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The `sandbox`, `ui`, `worker` and `stream` commands, which run in the foreground until they receive Ctrl-C.
-
-The implementation is in `resources/sandbox`, `pipelines/process/processes.py`, `resources/engine/dask`,
-`resources/remote.py` and `assets/steps/stream.py`.
-"""
+"""The commands `sandbox`, `ui`, `worker` and `stream`, which run in the foreground until they receive Ctrl-C."""
 
 from __future__ import annotations
 

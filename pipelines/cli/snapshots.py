@@ -1,7 +1,4 @@
-"""The `wme snapshots` commands, which list snapshots, plan downloads, and download snapshots into the archive.
-
-The implementation is in `pipelines/operations/snapshots.py`.
-"""
+"""The `wme snapshots` commands, which list snapshots, plan downloads, and download snapshots into the archive."""
 
 from __future__ import annotations
 

@@ -107,11 +107,9 @@ def spans(hours: Iterable[datetime]) -> list[list[datetime]]:
 
 def reference_due(layout: Layout, now: datetime) -> bool:
     """Return True if a reference list is missing or at least a day old."""
-    for dataset in datasets.datasets(Family.LIST):
-        path = layout.list_archive(dataset)
-        if not path.exists() or datetime.fromtimestamp(path.stat().st_mtime, UTC) < now - REFERENCE_AGE:
-            return True
-    return False
+    paths = [layout.list_archive(dataset) for dataset in datasets.datasets(Family.LIST)]
+    oldest = now - REFERENCE_AGE
+    return any(not path.exists() or datetime.fromtimestamp(path.stat().st_mtime, UTC) < oldest for path in paths)
 
 
 def plans(

@@ -80,7 +80,16 @@ def check(backup: Backup, data: Path) -> None:
     """
     _check_empty(backup, data)
     for name, _ in backup.sums():
-        if fault := _fault(backup, data, name):
+        fault = ""
+        if not (files.is_name(name) and is_known(name) and all(map(store.is_finished, name.split("/")))):
+            fault = f"{name[:200]!r} is not a valid file name in a mirror."
+        else:
+            try:
+                files.check_way(backup.path, backup.path / name)
+                files.check_way(data, data / name)
+            except files.UnusableFileError as error:
+                fault = error.what
+        if fault:
             raise BackupError(
                 f"The backup {backup.path} has been tampered with, or the data folder already contains its files: "
                 f"{fault} Nothing was changed. Restore another backup into an empty folder."
@@ -97,17 +106,6 @@ def check(backup: Backup, data: Path) -> None:
                         f"The backup {backup.path} has been tampered with. Its warehouse refers to a file outside the "
                         f"lake. {error} Nothing was changed. Restore another backup."
                     ) from None
-
-
-def _fault(backup: Backup, data: Path, name: str) -> str | None:
-    if not (files.is_name(name) and is_known(name) and all(map(store.is_finished, name.split("/")))):
-        return f"{name[:200]!r} is not a valid file name in a mirror."
-    try:
-        files.check_way(backup.path, backup.path / name)
-        files.check_way(data, data / name)
-    except files.UnusableFileError as error:
-        return error.what
-    return None
 
 
 def _mark(backup: Backup) -> bytes:

@@ -110,13 +110,12 @@ def build_defs(
         all_datasets: True if datasets that are not mirrored can also be materialized, because commands can name such
             datasets.
         overrides: Resources by key (`enterprise`, `lake`, `warehouse`, `engine`) that replace the resources from
-            `build_resources`, and `loggers` that replace Dagster's loggers.
+            `build_resources`.
 
     Raises:
         ValueError: A name cannot begin with the prefix.
     """
     named = Prefix(prefix)
-    loggers = overrides.pop("loggers", None)
     hours = hourly_partitions(settings, *asked)
     mirrored = tuple(one for one in datasets.datasets() if settings.scope_of(one))
     offered = datasets.datasets() if all_datasets else mirrored
@@ -147,7 +146,6 @@ def build_defs(
         resources={named.name(key): one for key, one in resources.items()},
         # assets parallelize internally; a process per step would cost seconds and log in again
         executor=None if prefix else executor,
-        loggers=loggers,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -55,11 +54,8 @@ class RunReport:
     repaired: str = ""
 
 
-_nowhere = logging.getLogger("pipelines.quiet")
-_nowhere.propagate = False
-_nowhere.addHandler(logging.NullHandler())
-#: Logger that replaces Dagster's console log, because commands report runs in tables and sentences.
-QUIET = dg.LoggerDefinition(lambda _: _nowhere)
+#: Commands report runs in tables and sentences instead of Dagster's log.
+_QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
 def newest_hours(client: EnterpriseClient, count: int, now: datetime, dataset: Dataset) -> list[datetime]:
@@ -215,7 +211,7 @@ class _Here:
             raise_on_error=False,
             asset_selection=selection,
             partition_key=partition_key,
-            run_config={"loggers": {"quiet": {}}},
+            run_config=_QUIET,
         )
         failed: dict[str, list[str]] = {}
         steps = {f"hourly_{one.archive}": one.name for one in datasets.datasets(Family.HOURLY)}
@@ -267,7 +263,7 @@ class _Here:
 @contextmanager
 def _run_here(settings: Settings, hours: Sequence[datetime] = (), **overrides: Any) -> Iterator[_Here]:
     """Tag the block's runs with this process, so that they are not mistaken for killed runs. The runs print nothing."""
-    defs = build_defs(settings, asked=hours, all_datasets=True, loggers={"quiet": QUIET}, **overrides)
+    defs = build_defs(settings, asked=hours, all_datasets=True, **overrides)
     with processes.opened(settings.dagster_home) as instance, processes.under_way(instance) as mark:
         yield _Here(defs, instance, mark)
 

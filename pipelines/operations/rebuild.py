@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -139,13 +139,10 @@ def by_reason(warehouse: Warehouse, selection: Selection) -> QueryResult:
     Each row also contains the hour, the location and the beginning of the first record with that reason.
     """
     where, parameters = selection.where()
-    # group within each member first, because there can be millions of lines
     return warehouse.sql(
-        f"SELECT sum(lines)::BIGINT AS lines, {_KIND} AS reason, min(batch_hour) AS first_hour, "  # noqa: S608  constant texts
-        f"arg_min({_PLACE}, ({_ORDER})) AS first_place, arg_min(begins, ({_ORDER})) AS begins FROM ("
-        "SELECT reason, source_at, batch_hour, archive, member, count(*) AS lines, min(line_number) AS line_number, "
-        f"arg_min(raw[1:80], line_number) AS begins FROM rejects WHERE {where} GROUP BY ALL"
-        ") GROUP BY ALL ORDER BY lines DESC, reason",
+        f"SELECT count(*) AS lines, {_KIND} AS reason, min(batch_hour) AS first_hour, "  # noqa: S608  constant texts
+        f"arg_min({_PLACE}, ({_ORDER})) AS first_place, arg_min(raw[1:80], ({_ORDER})) AS begins "
+        f"FROM rejects WHERE {where} GROUP BY ALL ORDER BY lines DESC, reason",
         parameters,
     )
 
@@ -205,21 +202,18 @@ class Retry:
 
     Attributes:
         parts: Hours and snapshots to convert again, with their projects and namespaces.
-        archives: Archives of these parts, which contain `line_count` rejected records.
+        archives: Number of rejected records by archive of these parts.
+        unavailable: Number of rejected records by archive that cannot be converted because a file is not on disk.
         current_count: Number of rejected records that the current converter would reject again.
-        unavailable: Archives that cannot be converted because a file is not on disk. These archives contain
-            `unavailable_count` rejected records.
     """
 
     parts: dict[Part, set[tuple[str, int]]] = field(default_factory=lambda: defaultdict(set))
-    archives: list[str] = field(default_factory=list)
-    line_count: int = 0
+    archives: Counter[str] = field(default_factory=Counter)
+    unavailable: Counter[str] = field(default_factory=Counter)
     current_count: int = 0
-    unavailable: list[str] = field(default_factory=list)
-    unavailable_count: int = 0
 
     def sentences(self) -> list[str]:
-        if not (self.line_count or self.current_count or self.unavailable_count):
+        if not (self.archives or self.current_count or self.unavailable):
             return ["There are no rejected records to convert again."]
         found = []
         if self.current_count:
@@ -227,11 +221,12 @@ class Retry:
                 f"{counted(self.current_count, 'rejected record')} {'was' if self.current_count == 1 else 'were'} read "
                 "by the current converter, which would reject the same records again."
             )
-        if not self.line_count:
+        count = self.archives.total()
+        if not count:
             return [*found, "There is nothing to convert again."]
         found.append(
-            f"{counted(self.line_count, 'rejected record')} in {counted(len(self.archives), 'archive')} "
-            f"{'was' if self.line_count == 1 else 'were'} read by a different converter or with different settings."
+            f"{counted(count, 'rejected record')} in {counted(len(self.archives), 'archive')} "
+            f"{'was' if count == 1 else 'were'} read by a different converter or with different settings."
         )
         hours = sorted({hour_text(part) for _, part in self.parts if isinstance(part, datetime)})
         others = sorted({part for _, part in self.parts if isinstance(part, str)})
@@ -241,8 +236,9 @@ class Retry:
         return found
 
     def obstacles(self) -> list[str]:
+        names = listed([*self.unavailable], _SHOWN)
         sentence = (
-            f"{counted(self.unavailable_count, 'rejected record')} in {listed(self.unavailable, _SHOWN)} cannot be "
+            f"{counted(self.unavailable.total(), 'rejected record')} in {names} cannot be "
             "converted again, because the archive or another file of its snapshot is not on disk. The records remain "
             "in `rejects`, and loaded rows are unchanged. Restore the file from a backup, then run the command again."
         )
@@ -282,11 +278,9 @@ def plan_retry(settings: Settings, selection: Selection) -> Retry:
             found.current_count += line_count
         elif is_available:
             found.parts[dataset, snapshot or source_at].add((project, namespace))
-            found.archives.append(path)
-            found.line_count += line_count
+            found.archives[path] += line_count
         else:
-            found.unavailable.append(path)
-            found.unavailable_count += line_count
+            found.unavailable[path] += line_count
     return found
 
 

@@ -103,11 +103,11 @@ def test_nothing_is_done_for_lines_that_would_be_rejected_again(empty, lines, to
 
 
 def test_only_chosen_lines_are_planned(folder):
-    assert folder.retry(project="frwiki").line_count == 3
+    assert folder.retry(project="frwiki").archives.total() == 3
     assert folder.retry(hour=START + timedelta(hours=1)).parts == {
         (ARTICLE_CHANGES, START + timedelta(hours=1)): {("enwiki", 0), ("frwiki", 0)}
     }
-    assert folder.retry(reason="JSON").line_count == 12
+    assert folder.retry(reason="JSON").archives.total() == 12
     assert folder.retry(reason="another").sentences() == ["There are no rejected records to convert again."]
 
 

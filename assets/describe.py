@@ -27,7 +27,7 @@ from resources.tables import Table
 
 OWNERS = ("team:data-platform",)
 
-#: Columns in previews of changes and articles. Their total width fits the Dagster UI.
+#: Columns in previews of changes and articles. The columns' total width fits the Dagster UI.
 PREVIEW = ("project_id", "name", "version_id", "event_at", "editor_name")
 PREVIEW_ROWS = 5
 

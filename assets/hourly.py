@@ -85,7 +85,7 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: dict[dg.A
     if not context.has_partition_key and not context.has_partition_key_range:
         raise dg.Failure(
             "The run has no partition. Nothing was done. Launch the run from the asset or from the job's partitions "
-            "page, with one or more hours in UTC, for example 2026-11-20-05:00. The sensor discover_hours requests "
+            "page, with one or more hours in UTC, for example 2026-11-20-05:00. The discover_hours sensor requests "
             "missing hours.",
             allow_retries=False,
         )

@@ -71,7 +71,7 @@ SERVICE: Final = dg.AssetSpec(
     kinds={"http"},
     owners=list(OWNERS),
     description="The Enterprise Content Service or its sandbox, which provides lists, snapshots, hourly files, "
-    "lookups and streams. The resource `enterprise` shows the configured service.",
+    "lookups and streams. The `enterprise` resource shows the configured service.",
 )
 
 #: Unpartitioned assets have a code version, so that the Dagster UI marks results of an older table declaration. Hours

@@ -40,7 +40,7 @@ class StreamConfig(RunConfig):
         default=60.0,
         gt=0,
         le=1440,
-        description="Duration of the run in minutes. The sensor keep_streaming requests the next run.",
+        description="Duration of the run in minutes. The keep_streaming sensor requests the next run.",
     )
     since_hours: float = Field(
         default=0.0,
@@ -85,7 +85,7 @@ LIVE = dg.AssetSpec(
     metadata=lake_metadata(_STREAMED.table),
     description="Every event in the mirrored projects, seconds after it occurs. live_changes contains events for "
     "hours that have no file yet, and articles_live contains current pages. A run of the `stream` job reads "
-    "for an hour, and the next run resumes at the last offset. Turn on the sensor keep_streaming, or run "
+    "for an hour, and the next run resumes at the last offset. Turn on the keep_streaming sensor, or run "
     "`wme stream`.",
 )
 

@@ -159,7 +159,7 @@ def plan_json(plans: Sequence[SnapshotPlan]) -> dict[str, Any]:
 def fetched_json(plan: SnapshotPlan, downloads: Sequence[Download]) -> dict[str, Any]:
     """Return a complete snapshot as JSON values. Figures whose names contain `fetched` or `used` count only new files.
 
-    `replaced_files` are files in the same folder that belong to other versions or have the other form.
+    `replaced_files` contains files in the same folder that belong to other versions or have the other form.
     """
     new = [one for one in downloads if one.fetched]
     return _values(plan, "identifier form folder") | {

@@ -33,7 +33,7 @@ _ONCE: Final = ("host", "origin", "sec-fetch-site", "sec-fetch-mode", "sec-fetch
 #: loopback, and old browsers always omit it. Browsers obey this policy in addition to Dagster's own policy.
 _FRAMES: Final = "frame-ancestors 'self'"
 _SHOWN: Final = 200
-#: Links from the report to the UI that serves the report. They are relative, because a proxy may use any path.
+#: Links from the report to the UI that serves the report. The links are relative, because a proxy may use any path.
 _LINKS: Final = b"""<nav aria-label="Dagster UI">
 <a href="./">Dagster UI</a>
 <a href="assets/published/warehouse?view=checks">Checks</a>

@@ -336,7 +336,7 @@ def _tell_stream(report: Status, data: Path, now: datetime) -> None:
         "stream is no longer needed, remove lake/live_changes."
         if now - newest > RETENTION
         else f"The stream has not been read since {moment_text(newest)} UTC. The service retains its events until "
-        f"{moment_text(newest + RETENTION)} UTC. Run `wme stream` or turn on the sensor keep_streaming to resume. If "
+        f"{moment_text(newest + RETENTION)} UTC. Run `wme stream` or turn on the keep_streaming sensor to resume. If "
         "the stream is no longer needed, remove lake/live_changes."
     )
 

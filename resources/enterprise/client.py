@@ -142,16 +142,17 @@ class Lookups:
         return self._titled(name, endpoints.article, query, Kind.ARTICLES)
 
     def structured(self, name: str, query: Query | None = None) -> Listing[models.Record]:
-        """Look up a title's structured contents (`/v2/structured-contents/{name}`). Same errors as `articles`.
+        """Look up a title's structured contents (`/v2/structured-contents/{name}`).
 
-        If the service could not parse the page, the record has the same form as an article (`article_body`).
+        Raises the same errors as `articles`. If the service could not parse the page, the record has an article's form
+        (`article_body`).
         """
         return self._titled(name, endpoints.structured, query, Kind.STRUCTURED)
 
     def entity(self, kind: str, identifier: str, query: Query | None = None) -> Listing[models.Record]:
         """Look up an entity in `items`, `properties` or `labels` (`/v2/wikidata/{kind}/{identifier}`).
 
-        Same errors as `articles`.
+        Raises the same errors as `articles`.
         """
         if kind not in _ENTITY:
             raise errors.InvalidRequest(

@@ -223,7 +223,7 @@ class DataApi:
         )
 
     def _check_quota(self, doing: str, product: str) -> None:
-        """Raise QuotaExceeded if the account's counters show that the quota, and not a rate limit, caused a 429."""
+        """Raise QuotaExceeded if the counters show that the quota, not a rate limit, caused a 429 response."""
         if self._account is None:
             return
         try:

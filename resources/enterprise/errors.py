@@ -14,8 +14,8 @@ from resources import errors
 from resources.formatting import legible
 
 _HIDDEN = "[hidden]"
-# These expressions run in linear time even on hostile input, because a match can start at only one position in a run of
-# characters.
+# The regular expressions run in linear time even on hostile input, because a match can start at only one position in a
+# run of characters.
 _JWT = re.compile(r"(?<![\w-])[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}")
 _BEARER = re.compile(r"(?i)\b(bearer\s+)[^\s\"'<>,;]+")
 _RUN = re.compile(r"[^\s\"'<>]+")

@@ -84,8 +84,8 @@ class _Rejects:
 class LiveLake:
     """Files of one stream, in the `name` folder of the lake. The caller must ensure that only one process writes.
 
-    `bodies` are the body columns to store, and `scope` contains the projects and namespaces whose events are stored.
-    Both default to all.
+    `bodies` contains the body columns to store, and `scope` contains the projects and namespaces whose events are
+    stored. By default, all columns and events are stored.
     """
 
     def __init__(

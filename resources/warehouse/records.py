@@ -99,7 +99,7 @@ class Snapshot:
 class SnapshotLoad:
     """Outcome of a snapshot load. `changed` is False if the version was already loaded with identical content.
 
-    `is_base` is True if `articles` will be based on this version after the next update. `dropped_versions` are the
+    `is_base` is True if `articles` will be based on this version after the next update. `dropped_versions` contains the
     versions that this load removed. `boundary_at` is the time until which the version is complete, or None if its
     dataset has no `event_at`.
     """
@@ -178,7 +178,7 @@ class Applied:
     """Outcome of updating a current state such as `articles`. `row_count` is the number of rows after the update.
 
     `noun` is the word for a row in messages. `file_count` counts hourly files; `lookup_file_count` counts lookup files.
-    `renewed_projects` are the projects that were rebuilt from a new snapshot.
+    `renewed_projects` contains the projects that were rebuilt from a new snapshot.
     """
 
     state: str

@@ -97,7 +97,7 @@ class AuthService:
     def token_refresh(self, username: str, refresh_token: str) -> Grant:
         """Obtain a new access token (`POST /v1/token-refresh`), or raise RefreshRefused.
 
-        For this endpoint, a 429 means that the refresh token is used up.
+        For this endpoint, a 429 response means that the refresh token is used up.
         """
         doing = f"refresh the token of {username}"
 

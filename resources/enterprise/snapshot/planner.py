@@ -156,7 +156,7 @@ class Snapshots:
 
         If one file fails, the download continues with other files, unless they would fail for the same reason: the
         snapshot was replaced, the quota is spent, or the disk is full. If all failures are temporary, the failed files
-        are retried once. Raises the errors of `fetch` and `confirm`. Complete and partial files are retained.
+        are retried once. Raises the same errors as `fetch` and `confirm`. Complete and partial files are retained.
         """
         plan.check()
         done: dict[str, Download] = {}

@@ -88,8 +88,8 @@ class RecordReader:
     """Converter that turns an archive's lines into rows of `table`.
 
     `given` maps columns to values that the archive determines for all rows. A record with a different value is
-    rejected, as is a record with an event after `latest`. `bodies` are the body columns to store; other body columns
-    are null.
+    rejected, as is a record with an event after `latest`. `bodies` contains the body columns to store; other body
+    columns are null.
     """
 
     table: Table

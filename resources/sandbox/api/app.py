@@ -3,8 +3,9 @@
 The interface description (`data/interface.yaml`) is served as JSON or YAML. `/docs` is Swagger UI from an installed
 package, so the page works without network access.
 
-Source: the service's documentation of its hosts. Unknown paths and unsupported methods get the same 404 with the usual
-body. The service publishes its description at `/spec/spec.yaml` and a page at `/docs/`. Neither path requires a token.
+Source: the service's documentation of its hosts. Unknown paths and unsupported methods get the same 404 response with
+the usual body. The service publishes its description at `/spec/spec.yaml` and a page at `/docs/`. Neither path requires
+a token.
 """
 
 from __future__ import annotations

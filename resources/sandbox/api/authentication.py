@@ -1,7 +1,7 @@
 """Authentication operations under `/v1` for logins, tokens, passwords and the current user.
 
 Source: the service's authentication documentation. Errors intentionally reveal little. Every invalid body gets the same
-422, and every failed login gets the same 401.
+422 response, and every failed login gets the same 401 response.
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ async def _key_set(call: Call) -> Response:
 async def _bind(call: Call, limits: dict[str, tuple[int, int]], absent: str | None = None) -> dict[str, str]:
     """Return the string fields of a JSON or form body.
 
-    If `absent` is given, missing fields get a 400 with this message. All other errors get the same 422.
+    If `absent` is given, missing fields get a 400 response with this message. All other errors get the same 422
+    response.
     """
     bound = await body_fields(call.request)
     if absent is not None:

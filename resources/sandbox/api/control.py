@@ -138,7 +138,7 @@ class Control:
     journal: Journal
 
     async def answer(self, request: Request) -> Response:
-        """Handle a request under `/sandbox/`. An invalid request raises a 403, 404 or 422."""
+        """Handle a request under `/sandbox/`. An invalid request raises a 403, 404 or 422 error."""
         if "origin" in request.headers or request.url.hostname not in LOOPBACK_NAMES:
             raise Refusal(403, "Control requests are accepted only from local programs, not from web pages.")
         content = decode_json(await request.body()) if request.method == "POST" and await request.body() else {}

@@ -121,7 +121,7 @@ class Operation:
 
 
 async def perform(operation: Operation, service: Service, request: Request) -> Response:
-    """Check the token, group, rate limit and quota, then run the operation. A failed check raises a 401, 403 or 429."""
+    """Check the token, group, rate limit and quota, then run the operation. A failed check raises an HTTP error."""
     user = None
     if operation.groups is not None:
         token = request.headers.get("authorization", "").removeprefix("Bearer ")

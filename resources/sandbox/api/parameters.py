@@ -1,6 +1,6 @@
 """The `fields`, `filters` and `limit` parameters, from the query of a GET request or the body of a POST request.
 
-Invalid parameters are refused with a 422 and the error message of the service's decoder or validator. As documented,
+Invalid parameters get a 422 response with the error message of the service's decoder or validator. As documented,
 responses are nested, and filters compare JSON values for equality. The service's public source code of August 2025
 behaves differently. That code queries the object store in SQL, flattens dotted names and compares numbers with `>`.
 
@@ -87,7 +87,7 @@ async def body_fields(request: Request) -> dict[str, Any] | None:
 
 
 def decode_json(text: str | bytes) -> Any:
-    """Decode JSON. Invalid JSON raises a 422 with the error message of the service's decoder."""
+    """Decode JSON. Invalid JSON raises a 422 error with the message of the service's decoder."""
     try:
         return json.loads(text)
     except RecursionError:
@@ -152,7 +152,7 @@ def mismatch(value: Any, target: str) -> Refusal:
 
 
 def validate(parameters: Parameters) -> None:
-    """Check the service's limits. A violation raises a 422."""
+    """Check the service's limits. A violation raises a 422 error."""
     for name, items in (("Fields", parameters.fields), ("Filters", parameters.filters)):
         if len(items) > _MOST_ITEMS:
             raise _invalid(name, "max")

@@ -4,9 +4,9 @@ In most datasets, a new version replaces the previous version's rows. Article sn
 of the current state. Rows from article snapshots stay in the lake, several versions are retained, and `articles` stores
 the current rows. For each version, DuckDB stores the list of files, the repeated rows and the boundary. The boundary is
 the rows' greatest `event_at` minus ten minutes; the snapshot contains all earlier changes. All rows of a version have
-the same `source_at`, which is the boundary plus a fraction of a second derived from the version. This `source_at` is
-never a full hour and differs between versions, so it identifies the version. The loading order of versions never
-affects the result.
+the same `source_at`, which is the boundary plus a fraction of a second derived from the version. This `source_at`
+identifies the version, because it is never a full hour and differs between versions. The loading order of versions
+never affects the result.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Comparison of the realtime stream with hourly files, by event and column.
 
-Only events that both sources should contain are compared. These are events from the stream's projects and namespaces
-that were published while the stream was running. Visibility changes appear only in the stream.
-`keep_visibility_changes` stores these changes in a separate table for loaded hours, because a reload replaces an hour's
-rows.
+Only events that both sources should contain are compared: events from the stream's projects and namespaces that were
+published while the stream was running. Visibility changes appear only in the stream. `keep_visibility_changes` stores
+these changes in a separate table for loaded hours, because a reload replaces an hour's rows.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ def health(
 ) -> Health:
     """Return the mirror's health over its newest complete hours, from the published file or the build file.
 
-    `scopes` are the mirrored (project, namespace) pairs of each hourly dataset. Raises NotPublishedError.
+    `scopes` contains each hourly dataset's mirrored (project, namespace) pairs. Raises NotPublishedError.
     """
     newest = last_complete_hour(now)
     found = Health()

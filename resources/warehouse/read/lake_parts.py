@@ -343,9 +343,9 @@ def make_all_changes(
 ) -> frozenset[str]:
     """Create a build file's temporary `all_changes` view, which adds changes from older hours to `article_changes`.
 
-    `projects` are the projects to query, or None for all projects. Changes in other projects might be missing. If
-    `partly` is True, changes in missing or damaged files are omitted, and the compactions with such files are returned.
-    Otherwise, raises LakeFileError if a compacted file is missing or damaged.
+    `projects` contains the projects to query, or is None for all projects. Changes in other projects might be missing.
+    If `partly` is True, changes in missing or damaged files are omitted, and the compactions with such files are
+    returned. Otherwise, raises LakeFileError if a compacted file is missing or damaged.
     """
     native = f"SELECT {column_list(LEAVING.table.narrow)}, event_key, file_row FROM article_changes"  # noqa: S608
     parts = [native]

@@ -57,7 +57,7 @@ class LoadedFile:
 class Named:
     """Lake files for the hours of one day, or for all snapshots. Paths are relative to the lake.
 
-    `files` are the files loaded in the build file. `paths` lists all files used by the build file or the published
+    `files` contains the files loaded in the build file. `paths` lists all files used by the build file or the published
     file.
     """
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from resources import data_folder
 from resources.datasets import AHEAD, ARTICLE_CHANGES, LOOKUPS, Dataset
 from resources.datasets.paths import PARQUET, hour_folder, name_of, safe, short
 from resources.tables import Table
@@ -30,11 +29,6 @@ class Layout:
     def lake(self) -> Path:
         """Folder with the Parquet files."""
         return self.root / "lake"
-
-    @property
-    def report(self) -> Path:
-        """Path of the mirror's HTML report."""
-        return data_folder.report(self.root)
 
     def archive_hour(self, dataset: Dataset, hour: datetime) -> Path:
         """Folder with an hour's archives."""
@@ -63,15 +57,6 @@ class Layout:
     def compacted_folder(self, table: str) -> Path:
         """Folder with a table's compacted files."""
         return self.lake / "compacted" / safe(table)
-
-    def snapshot_file(self, table: str, snapshot: str, version: str, identifier: str, digest: str) -> Path:
-        """Path of a table's Parquet file that is converted from a snapshot version's archive."""
-        folder = self.lake / safe(table) / safe(snapshot) / short(version)
-        return folder / name_of(identifier, digest, PARQUET)
-
-    def list_file(self, table: str, digest: str) -> Path:
-        """Path of the Parquet file for a reference list."""
-        return self.lake / safe(table) / name_of(table, digest, PARQUET)
 
     def relative(self, path: Path) -> str:
         """Return the path relative to the data folder, with `/` separators. Raises ValueError for other paths."""
@@ -162,4 +147,5 @@ class SnapshotArchive(Archive):
         return self.exported_at
 
     def lake_file(self, layout: Layout, table_name: str, digest: str) -> Path:
-        return layout.snapshot_file(table_name, self.snapshot_id, self.snapshot_version, self.identifier, digest)
+        folder = layout.lake / safe(table_name) / safe(self.snapshot_id) / short(self.snapshot_version)
+        return folder / name_of(self.identifier, digest, PARQUET)

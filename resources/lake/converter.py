@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from isal import igzip
 
@@ -31,7 +32,7 @@ from resources.lake.decode.native import trim
 from resources.lake.decode.record_schema import OF_ANOTHER
 from resources.lake.decode.records import RecordReader
 from resources.lake.decode.strict import DriftCount
-from resources.lake.encoded_blocks import BlockEncoder, EncodedBlock, encoded_blocks
+from resources.lake.encoded_blocks import encode_block, encoded_blocks
 from resources.lake.errors import ArchiveError, ConversionError, LakeError
 from resources.lake.parquet.writer import COMPRESSION_LEVEL, ParquetFile
 from resources.lake.rejects import RejectsFile, RejectTable, lines_file
@@ -58,19 +59,14 @@ _RECORD_BYTES_BOUND = 1 << 30
 _READ_BYTES = 1 << 20
 
 
-def default_memory_bytes() -> int:
-    """Return a quarter of the process's memory limit, at least 512 MiB, but at most half of the limit."""
-    usable = machine.memory_bytes()
-    return max(usable // _SHARE, min(_LEAST_BYTES, usable // _LEFT))
-
-
 class Converter:
     """Worker threads and memory shared by conversions from all threads. Exiting the context stops the workers.
 
     Args:
         workers: Number of threads that build row groups. The default is one per core (see `machine`), or fewer if
             memory is too small for them.
-        memory_bytes: Memory limit for a process that only converts. A line longer than a block needs additional memory
+        memory_bytes: Memory limit for a process that only converts. The default is a quarter of the process's memory
+            limit, at least 512 MiB, but at most half of the limit. A line longer than a block needs additional memory
             of up to LONG_LINE_FACTOR times its length. Only one such line is in memory at a time.
         level: zstd compression level.
         record_bytes_max: Maximum length of a line; longer lines are rejected.
@@ -92,7 +88,9 @@ class Converter:
                 f"A record limit of {record_bytes_max:,} bytes is out of range. {BLOCK_BYTES:,} to "
                 f"{_RECORD_BYTES_BOUND:,} bytes are allowed. Nothing was converted."
             )
-        memory_bytes = default_memory_bytes() if memory_bytes is None else memory_bytes
+        if memory_bytes is None:
+            usable = machine.memory_bytes()
+            memory_bytes = max(usable // _SHARE, min(_LEAST_BYTES, usable // _LEFT))
         spare = memory_bytes - _BASE_BYTES - BLOCK_BYTES
         wanted = max(1, min(machine.cores(), spare // _WORKER_BYTES)) if workers is None else workers
         if wanted * _WORKER_BYTES > spare:
@@ -186,7 +184,8 @@ class Converter:
         )
         target, rejects_target = conversions.targets(archive, layout, digest)
         archive_bytes = _size_of(archive.path)
-        tally, contents = _Tally(), Contents()
+        contents, drift = Contents(), DriftCount()
+        changes, line_count, has_strangers = Counter[str](), 0, False
         reader = RecordReader(archive.table, archive.given, kept, archive.latest)
         lines_path = lines_file(rejects_target).relative_to(layout.lake).as_posix()
         rejects = RejectTable(archive, _name_of(archive, layout), lines_path)
@@ -198,7 +197,7 @@ class Converter:
                 encoded_blocks(
                     read_blocks(archive.path, self._buffers, contents),
                     self._pool,
-                    BlockEncoder(reader, rejects, self._level),
+                    partial(encode_block, reader=reader, rejects=rejects, level=self._level),
                     self._room,
                 )
             ) as blocks,
@@ -206,25 +205,29 @@ class Converter:
             for block in blocks:
                 if isinstance(block, LongLine):
                     rejects_file.add_long_line(block, rejects, self.record_bytes_max)
-                    tally.line_count += 1
+                    line_count += 1
                 else:
-                    tally.add(block)
+                    line_count += block.line_count
+                    changes += block.changes
+                    drift.merge(block.drift)
                     if block.rows is not None:
                         rows_file.add(block.rows)
                     if block.rejected is not None:
-                        rejects_file.add(block.rejected)
+                        reasons = block.rejected[0].column("reason").dictionary.to_pylist()
+                        has_strangers |= any(reason.endswith(OF_ANOTHER) for reason in reasons)
+                        rejects_file.add(*block.rejected)
                 if progress is not None:
                     progress(block.archive_bytes, archive_bytes)
                 del block  # release the memory for the next block
-            if tally.has_strangers and not rows_file.row_count:
+            if has_strangers and not rows_file.row_count:
                 raise ArchiveError(
                     archive.path,
                     "It contains only records from other projects or namespaces, and none from "
                     f"{archive.project_id} namespace {archive.namespace_id}",
                 )
-            if tally.line_count != rows_file.row_count + rejects_file.row_count:
+            if line_count != rows_file.row_count + rejects_file.row_count:
                 raise ConversionError(
-                    f"{archive.path.name} has {tally.line_count:,} lines, but produced {rows_file.row_count:,} rows "
+                    f"{archive.path.name} has {line_count:,} lines, but produced {rows_file.row_count:,} rows "
                     f"and {rejects_file.row_count:,} rejects. Nothing was written to the lake. This is a defect of "
                     "the converter: keep the archive and report the defect."
                 )
@@ -244,7 +247,10 @@ class Converter:
                 "ndjson_bytes": contents.ndjson_bytes,
                 "has_long_lines": rejects_file.has_lines,
                 "remarks": contents.remarks(),
-                **tally.facts(),
+                "update_count": changes[ChangeType.UPDATE],
+                "delete_count": changes[ChangeType.DELETE],
+                "visibility_change_count": changes[ChangeType.VISIBILITY_CHANGE],
+                "drift": [asdict(one) for one in drift.result()],
             }
             # the rejects file is renamed first, because visible rows need their rejects
             rejects_file.land({conversions.METADATA_KEY: json.dumps(facts)})
@@ -294,33 +300,6 @@ def convert(
         workers=workers, memory_bytes=memory_bytes, level=level, record_bytes_max=record_bytes_max
     ) as converter:
         return converter.convert(archive, layout, bodies=bodies, progress=progress)
-
-
-class _Tally:
-    """Sums over an archive's blocks. `has_strangers` is True if a record belongs to another project or namespace."""
-
-    def __init__(self) -> None:
-        self.line_count = 0
-        self.has_strangers = False
-        self._changes: Counter[str] = Counter()
-        self._drift = DriftCount()
-
-    def add(self, block: EncodedBlock) -> None:
-        self.line_count += block.line_count
-        self._changes += block.changes
-        self._drift.merge(block.drift)
-        if not self.has_strangers and block.rejected is not None:
-            reasons = block.rejected.rows.column("reason").dictionary.to_pylist()
-            self.has_strangers = any(reason.endswith(OF_ANOTHER) for reason in reasons)
-
-    def facts(self) -> dict[str, Any]:
-        """Return the sums as facts for the file's metadata."""
-        return {
-            "update_count": self._changes[ChangeType.UPDATE],
-            "delete_count": self._changes[ChangeType.DELETE],
-            "visibility_change_count": self._changes[ChangeType.VISIBILITY_CHANGE],
-            "drift": [asdict(drift) for drift in self._drift.result()],
-        }
 
 
 def _name_of(archive: Archive, layout: Layout) -> str:

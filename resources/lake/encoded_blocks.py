@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from threading import Semaphore
 
-import pyarrow.compute as pc
+import pyarrow as pa
 
 from resources.lake.archive.buffers import Block, LongLine
 from resources.lake.decode.records import RecordReader
 from resources.lake.decode.rejected import Rejects
 from resources.lake.parquet.footer import Group
 from resources.lake.parquet.writer import encode
-from resources.lake.rejects import Rejected, RejectTable
+from resources.lake.rejects import RejectTable
 from resources.lake_files import Drift
 
 
@@ -24,44 +24,38 @@ class EncodedBlock:
     """Row group, rejects and counts for a block."""
 
     rows: Group | None
-    rejected: Rejected | None
+    rejected: tuple[pa.RecordBatch, bytes] | None
     line_count: int
     changes: Counter[str]
     drift: list[Drift]
     archive_bytes: int
 
 
-@dataclass(frozen=True)
-class BlockEncoder:
-    """Decoder and encoder for single blocks, which runs in the converter's threads."""
-
-    reader: RecordReader
-    rejects: RejectTable
-    level: int
-
-    def __call__(self, block: Block) -> EncodedBlock:
-        try:
-            rows = self.reader.read(block.view)
-            block.release()
-            rejected = self.rejects.of_block(rows.rejects, block) if rows.rejects else None
-            rows.rejects = Rejects.of(())
-            changes = rows.batch.column("change_type") if "change_type" in rows.batch.schema.names else []
-            return EncodedBlock(
-                rows=encode(rows.batch, self.reader.table, level=self.level) if len(rows.batch) else None,
-                rejected=rejected,
-                line_count=rows.line_count,
-                changes=Counter({one["values"].as_py(): one["counts"].as_py() for one in pc.value_counts(changes)})
-                if len(changes)
-                else Counter(),
-                drift=rows.drift,
-                archive_bytes=block.archive_bytes,
-            )
-        finally:
-            block.done()
+def encode_block(block: Block, reader: RecordReader, rejects: RejectTable, level: int) -> EncodedBlock:
+    """Decode and encode a block, and return its buffer to the pool."""
+    try:
+        rows = reader.read(block.view)
+        block.release()
+        rejected = rejects.of_block(rows.rejects, block) if rows.rejects else None
+        rows.rejects = Rejects.of(())
+        has_changes = "change_type" in rows.batch.schema.names
+        return EncodedBlock(
+            rows=encode(rows.batch, reader.table, level=level) if len(rows.batch) else None,
+            rejected=rejected,
+            line_count=rows.line_count,
+            changes=Counter(rows.batch.column("change_type").to_pylist() if has_changes else ()),
+            drift=rows.drift,
+            archive_bytes=block.archive_bytes,
+        )
+    finally:
+        block.done()
 
 
 def encoded_blocks(
-    blocks: Generator[Block | LongLine, None, None], pool: ThreadPoolExecutor, work: BlockEncoder, room: Semaphore
+    blocks: Generator[Block | LongLine, None, None],
+    pool: ThreadPoolExecutor,
+    work: Callable[[Block], EncodedBlock],
+    room: Semaphore,
 ) -> Generator[EncodedBlock | LongLine, None, None]:
     """Yield an archive's blocks in archive order, encoded in the pool's threads ahead of the consumer.
 

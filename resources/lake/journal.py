@@ -138,7 +138,8 @@ def archives(layout: Layout) -> Iterator[LookupArchive]:
 
 def _pack(root: Path, journal: Path, identifier: str, source_at: datetime) -> None:
     """Pack a journal's complete lines into an archive with reproducible bytes, and remove the journal."""
-    size = _whole_lines(journal)
+    with files.opened(journal, follow=False) as lines:
+        size = sum(len(line) for line in lines if line.endswith(b"\n"))
     if size:
         packed = journal.with_name(f".{journal.name}.tar.gz.tmp")
         # writing through a symbolic link with this name would truncate another file
@@ -161,9 +162,3 @@ def _pack(root: Path, journal: Path, identifier: str, source_at: datetime) -> No
         # if the journal remains, the next run packs it again into the same bytes
         if may_remove:
             journal.unlink()
-
-
-def _whole_lines(journal: Path) -> int:
-    """Return the number of bytes up to and including a journal's last line feed."""
-    with files.opened(journal, follow=False) as file:
-        return sum(len(line) for line in file if line.endswith(b"\n"))

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from resources.datasets import Dataset
+from resources.datasets.paths import PARQUET, name_of
 from resources.formatting import legible
 from resources.lake.archives import Layout
 from resources.lake.decode.records import RecordReader, Rows
@@ -49,16 +50,20 @@ def convert_list(dataset: Dataset, raw: bytes, layout: Layout) -> ListConversion
     """
     table, version = dataset.table, version_of(dataset.table)
     digest = hashlib.sha256(raw + _made_by(table).encode()).hexdigest()
-    target = layout.list_file(table.name, digest)
+    target = layout.lake / table.name / name_of(table.name, digest, PARQUET)
     converted = False
     try:
         verify(target)
     except UNREADABLE:
         converted = True
     if converted:
-        lines = b"".join(
-            text_of(record).encode("utf-8", "surrogatepass") + b"\n" for record in _records(dataset.name, raw)
-        )
+        try:
+            records = read_document(raw)
+        except Bad as bad:
+            raise ListError(f"The list of {dataset.name} cannot be read: {bad} {_UNTOUCHED}") from bad
+        if not isinstance(records, list):
+            raise ListError(f"The list of {dataset.name} is not a JSON array. {_UNTOUCHED}")
+        lines = b"".join(text_of(record).encode("utf-8", "surrogatepass") + b"\n" for record in records)
         rows = RecordReader(table, {}, table.bodies).read(memoryview(lines))
         batch, odd = _once(rows, table)
         if odd and not len(batch):
@@ -95,13 +100,3 @@ def list_version(table: Table) -> str:
 
 def _made_by(table: Table) -> str:
     return f"{version_of(table)}.{LISTS_VERSION}"
-
-
-def _records(name: str, raw: bytes) -> list[Any]:
-    try:
-        records = read_document(raw)
-    except Bad as bad:
-        raise ListError(f"The list of {name} cannot be read: {bad} {_UNTOUCHED}") from bad
-    if not isinstance(records, list):
-        raise ListError(f"The list of {name} is not a JSON array. {_UNTOUCHED}")
-    return records

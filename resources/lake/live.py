@@ -10,7 +10,9 @@ replaces them.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -34,6 +36,7 @@ from resources.lake.decode.native import trim
 from resources.lake.decode.records import RecordReader
 from resources.lake.decode.rejected import REASON_MAX, Rejects
 from resources.lake.errors import LakeError, landing_failed
+from resources.lake.parquet.sorting import row_groups
 from resources.lake.parquet.writer import COMPRESSION_LEVEL, ParquetFile, encode
 from resources.lake.rejects import packer
 from resources.lake.stream_events import Continuity, events_in, pieces
@@ -53,8 +56,8 @@ _STEP_LEVEL = 1
 _KEEP_SECONDS = 3600.0
 #: Maximum number of runs in a file's metadata.
 _RUNS = 24
-#: Maximum number of bytes of rows in memory during a merge.
-_READ_BYTES = 32 << 20
+#: Maximum size of a merged file's row group.
+_MERGED_GROUP_BYTES = 32 << 20
 
 
 class _Rejects:
@@ -155,7 +158,12 @@ class LiveLake:
         rows = pa.Table.from_batches(batches)
         continued = self._continuity.judge(rows, before, now)
         fresh = _filtered(rows, continued.is_new)
-        kept = fresh if self._scope is None else _filtered(fresh, _is_of(fresh, self._scope))
+        kept = fresh
+        if self._scope is not None:
+            known = pa.array([f"{project} {namespace}" for project, namespace in self._scope])
+            namespaces = pc.cast(fresh["namespace_id"], pa.string())
+            own = pc.binary_join_element_wise(fresh["project_id"], namespaces, " ")
+            kept = _filtered(fresh, pc.is_in(own, known))
         if not len(kept) and not rejects.count and not (always and len(fresh)):
             return None
         step = Step(
@@ -171,7 +179,7 @@ class LiveLake:
             highest=continued.highest,
             published_at=continued.published_at,
             kept_since=self._kept_since(before),
-            event_counts=_counted(kept, before),
+            event_counts=dict(Counter(before.event_counts) + Counter(kept["event_partition"].to_pylist())),
         )
         self._land(step := replace(step, runs=_runs(step, before, run)), kept, rejects)
         self._continuity.landed(continued)
@@ -208,7 +216,9 @@ class LiveLake:
                 return step.path
         elif self._closed != last.path.parent:
             # merge once an hour, so that queries open few files and no file that is about to be deleted
-            self._delete_replaced()
+            with removing(self._root) as may_remove:
+                for path in stream_files.replaced(self.folder, _KEEP_SECONDS) if may_remove else ():
+                    path.unlink(missing_ok=True)
             self._closed = last.path.parent
             before = [folder for _, folder in hour_folders(self.folder) if folder != last.path.parent]
             if before and (step := self._merged(stream_files.counting(stream_files.files_in(before[-1])))) is not None:
@@ -220,20 +230,18 @@ class LiveLake:
         if len(files) < 2 or sum(one.path.stat().st_size for one in files) > _MERGED_BYTES:
             return None
         # If the clock was set back, steps between these files can be in another hour and must not be replaced.
-        is_gapless = all(file.first == before.last + 1 for before, file in pairwise(files))
-        if not is_gapless or any(_columns(file.path) != self._table.schema.names for file in files):
-            return None  # a file was written before a column was declared
+        if any(file.first != before.last + 1 for before, file in pairwise(files)):
+            return None
+        for file in files:
+            with _merging(file.path):
+                if pq.read_schema(file.path).names != self._table.schema.names:
+                    return None  # the file was written before a column was declared
         steps = [_read(file.last, file.path) for file in files]
         sums = {name: sum(getattr(step, name) for step in steps) for name in stream_files.COUNTS}
         target = files[0].path.with_name(stream_files.name_of(files[0].first, files[-1].last))
         step = replace(steps[-1], path=target, **sums)
-        self._write(step, _rows_of([file.path for file in files], self._table))
+        self._write(step, row_groups(_rows_of([file.path for file in files], self._table), _MERGED_GROUP_BYTES))
         return step
-
-    def _delete_replaced(self) -> None:
-        with removing(self._root) as may_remove:
-            for path in stream_files.replaced(self.folder, _KEEP_SECONDS) if may_remove else ():
-                path.unlink(missing_ok=True)
 
     def trim(self) -> None:
         """Return unused memory from the allocators to the system. Trimming takes about 15 ms for 100 MB."""
@@ -257,21 +265,12 @@ class LiveLake:
         self._write(step, (rows.slice(first, _GROUP_ROWS) for first in range(0, len(rows), _GROUP_ROWS)), _STEP_LEVEL)
         self._last = step
 
-    def _write(self, step: Step, groups: Iterable[pa.Table], level: int = COMPRESSION_LEVEL) -> None:
+    def _write(self, step: Step, groups: Iterable[pa.Table | pa.RecordBatch], level: int = COMPRESSION_LEVEL) -> None:
         with ParquetFile(step.path, self._table) as file:
             for rows in groups:
                 file.add(encode(rows, self._table, level=level))
             file.finish({stream_files.METADATA_KEY: stream_files.facts_of(step)})
         files.sync(step.path.parent)
-
-
-def _counted(kept: pa.Table, before: Step) -> dict[int, int]:
-    """Return the number of stored events per partition, including `kept`."""
-    counts = dict(before.event_counts)
-    for one in pc.value_counts(kept["event_partition"]).to_pylist():
-        if one["values"] is not None:
-            counts[one["values"]] = counts.get(one["values"], 0) + one["counts"]
-    return counts
 
 
 def _runs(step: Step, before: Step, run: Run | None) -> tuple[Run, ...]:
@@ -288,53 +287,29 @@ def _runs(step: Step, before: Step, run: Run | None) -> tuple[Run, ...]:
     return (*earlier[1 - _RUNS :], run)
 
 
-def _columns(path: Path) -> list[str]:
-    """Return a file's column names. Raises LakeError if the file cannot be read."""
+@contextmanager
+def _merging(path: Path) -> Iterator[None]:
+    """Convert errors while a file is read in the context to a LakeError with the file's path."""
     try:
-        return list(pq.read_schema(path).names)
+        yield
     except (OSError, ValueError) as error:
-        raise _not_merged(path, error) from error
-
-
-def _not_merged(path: Path, error: Exception) -> LakeError:
-    return LakeError(
-        f"The stream file {path} cannot be read ({clause(error)}), so no files were merged. All files are kept. Remove "
-        "this file. Its events will be missing until their hourly files are loaded."
-    )
+        raise LakeError(
+            f"The stream file {path} cannot be read ({clause(error)}), so no files were merged. All files are kept. "
+            "Remove this file. Its events will be missing until their hourly files are loaded."
+        ) from error
 
 
 def _rows_of(paths: Sequence[Path], table: Table) -> Iterator[pa.Table]:
-    """Yield the rows of several files as new row groups. Raises LakeError if a file cannot be read."""
-    held: list[pa.Table] = []
-    rows = size = 0
+    """Yield the row groups of several files. Raises LakeError if a file cannot be read."""
     for path in paths:
-        try:
-            with pq.ParquetFile(path, page_checksum_verification=True) as file:
-                for number in range(file.num_row_groups):
-                    read = file.read_row_group(number).cast(table.schema)
-                    # Yield before the limit is exceeded. Otherwise, groups would grow whenever merged files are merged
-                    # again.
-                    if held and (rows + len(read) > _GROUP_ROWS or size + read.nbytes > _READ_BYTES):
-                        yield pa.concat_tables(held)
-                        held, rows, size = [], 0, 0
-                    held.append(read)
-                    rows, size = rows + len(read), size + read.nbytes
-        except (OSError, ValueError) as error:
-            raise _not_merged(path, error) from error
-    if rows:
-        yield pa.concat_tables(held)
+        with _merging(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
+            for number in range(file.num_row_groups):
+                yield file.read_row_group(number).cast(table.schema)
 
 
 def _filtered(rows: pa.Table, mask: pa.ChunkedArray) -> pa.Table:
     """Return the rows that the mask selects, without copying if the mask selects all rows."""
     return rows if pc.all(mask, min_count=0).as_py() else rows.filter(mask)
-
-
-def _is_of(rows: pa.Table, scope: Sequence[tuple[str, int]]) -> pa.ChunkedArray:
-    """Return a mask of the events in scope."""
-    known = pa.array([f"{project} {namespace}" for project, namespace in scope])
-    own = pc.binary_join_element_wise(rows["project_id"], pc.cast(rows["namespace_id"], pa.string()), " ")
-    return pc.is_in(own, known)
 
 
 def _read(number: int, path: Path) -> Step:

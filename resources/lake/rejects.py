@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -31,18 +31,7 @@ from resources.tables import REJECTED_LINES
 #: contain only the beginning.
 RAW_BYTES_MAX = 1 << 20
 RAW_BEGINNING_BYTES = 4096
-#: Maximum size of a row group, unless the rejects of a single block are larger.
-_GROUP_BYTES = 16 << 20
-_GROUP_ROWS = 262_144
 _READ_BYTES = 1 << 20
-
-
-@dataclass(frozen=True)
-class Rejected:
-    """A block's rejects as rows, and the compressed lines that are too long for a row, with their row numbers."""
-
-    rows: pa.RecordBatch
-    long: tuple[tuple[int, bytes], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -53,31 +42,39 @@ class RejectTable:
     archive_name: str
     lines_path: str
 
-    def of_block(self, some: Rejects, block: Block) -> Rejected:
-        """Convert a block's rejects to rows. Positions in `some` are relative to the block."""
+    def of_block(self, some: Rejects, block: Block) -> tuple[pa.RecordBatch, bytes]:
+        """Convert a block's rejects to rows, and compress the lines that are too long for a row.
+
+        Positions in `some` are relative to the block. In the rows, `raw_offset` is relative to the compressed lines.
+        """
         sizes = pc.cast(pc.binary_length(some.raws.dictionary), pa.int64()).take(some.raws.indices)
         is_long = pc.greater(sizes, RAW_BYTES_MAX)
-        raws, long = some.raws, []
+        raws, offsets, packed = some.raws, pa.nulls(len(some), pa.int64()), b""
         if pc.any(is_long).as_py():
             every = raws.dictionary_decode()
             raws = pc.if_else(is_long, pc.binary_slice(every, 0, RAW_BEGINNING_BYTES), every).dictionary_encode()
-            long = [(row, _gzip(every[row].as_buffer())) for row in pc.indices_nonzero(is_long).to_pylist()]
+            starts = []
+            for row in pc.indices_nonzero(is_long).to_pylist():
+                starts.append(len(packed))
+                zipped = packer()
+                packed += zipped.compress(every[row].as_buffer()) + zipped.compress(b"\n") + zipped.flush()
+            offsets = pc.replace_with_mask(offsets, is_long, pa.array(starts, pa.int64()))
         places = block.where(some.line_numbers, some.byte_offsets)
-        return Rejected(self._rows(places, some.reasons, raws, sizes, is_long), tuple(long))
+        return self._rows(places, some.reasons, raws, sizes, offsets), packed
 
     def of_long_line(self, line: LongLine, beginning: bytes, longest: int) -> pa.RecordBatch:
-        """Return the row for a line that exceeds the maximum record length."""
+        """Return the row for a line that exceeds the maximum record length, with `raw_offset` 0."""
         reason = (
             f"The line has {line.size:,} bytes; the longest record that is converted has {longest:,} "
             "(WME_MAX_RECORD_MB)."
         )
         member, number, offset = (pa.array([value]) for value in (line.member, line.number, line.offset))
-        raw, size, is_long = (pa.array([value]) for value in (beginning, line.size, True))
+        raw, size, raw_offset = (pa.array([value]) for value in (beginning, line.size, 0))
         places = (member.dictionary_encode(), number, offset)
-        return self._rows(places, reasons_of([reason]), raw.dictionary_encode(), size, is_long)
+        return self._rows(places, reasons_of([reason]), raw.dictionary_encode(), size, raw_offset)
 
     def _rows(
-        self, places: tuple[pa.Array, ...], reasons: pa.Array, raws: pa.Array, sizes: pa.Array, is_long: pa.Array
+        self, places: tuple[pa.Array, ...], reasons: pa.Array, raws: pa.Array, sizes: pa.Array, raw_offsets: pa.Array
     ) -> pa.RecordBatch:
         members, numbers, offsets = places
         same = partial(repeated, count=len(reasons))
@@ -94,10 +91,8 @@ class RejectTable:
             "reason": reasons,
             "raw": raws,
             "raw_bytes": sizes,
-            "raw_path": pc.if_else(is_long, self.lines_path, pa.scalar(None, pa.string()))
-            if pc.any(is_long).as_py()
-            else pa.nulls(len(reasons), pa.string()),
-            "raw_offset": pa.nulls(len(reasons), pa.int64()),
+            "raw_path": pc.if_else(pc.is_valid(raw_offsets), self.lines_path, pa.scalar(None, pa.string())),
+            "raw_offset": raw_offsets,
         }
         arrays = [columns[column.name] for column in REJECTED_LINES]
         fields = [column.field.with_type(array.type) for column, array in zip(REJECTED_LINES, arrays, strict=True)]
@@ -113,8 +108,6 @@ class RejectsFile(ExitStack):
         self._level = level
         self._parquet: ParquetFile | None = None
         self._lines: Unfinished | None = None
-        self._waiting: list[pa.RecordBatch] = []
-        self._waiting_bytes = 0
         self.row_count = 0
 
     @property
@@ -122,12 +115,13 @@ class RejectsFile(ExitStack):
         """True if a separate file with long lines exists."""
         return self._lines is not None
 
-    def add(self, rejected: Rejected) -> None:
-        offsets = {}
-        for row, packed in rejected.long:
-            offsets[row] = self._long_lines().size
+    def add(self, rows: pa.RecordBatch, packed: bytes) -> None:
+        """Add a block's rejects, as returned by `RejectTable.of_block`."""
+        offset = 0
+        if packed:
+            offset = self._long_lines().size
             self._long_lines().write(packed)
-        self._add(_placed(rejected.rows, offsets) if offsets else rejected.rows)
+        self._add(rows, offset)
 
     def add_long_line(self, line: LongLine, table: RejectTable, longest: int) -> None:
         """Add a line that exceeds the maximum record length, in pieces."""
@@ -137,33 +131,23 @@ class RejectsFile(ExitStack):
             beginning = beginning or bytes(piece[:RAW_BEGINNING_BYTES])
             file.write(zipped.compress(piece))
         file.write(zipped.compress(b"\n") + zipped.flush())
-        self._add(_placed(table.of_long_line(line, beginning, longest), {0: offset}))
+        self._add(table.of_long_line(line, beginning, longest), offset)
 
     def land(self, metadata: Mapping[str, str]) -> None:
         """Rename the files to their final names, starting with the long lines, to which visible rows refer."""
-        self._flush()
         if self._lines is not None:
             self._lines.land()
         if self._parquet is not None:
             self._parquet.finish(metadata)
 
-    def _add(self, rows: pa.RecordBatch) -> None:
-        if self._waiting and (
-            self._waiting_bytes + rows.nbytes > _GROUP_BYTES or sum(map(len, self._waiting)) + len(rows) > _GROUP_ROWS
-        ):
-            self._flush()
-        self._waiting.append(rows)
-        self._waiting_bytes += rows.nbytes
-        self.row_count += len(rows)
-
-    def _flush(self) -> None:
-        if not self._waiting:
-            return
-        rows = pa.concat_batches(self._waiting) if len(self._waiting) > 1 else self._waiting[0]
-        self._waiting, self._waiting_bytes = [], 0
+    def _add(self, rows: pa.RecordBatch, offset: int) -> None:
+        """Write a row group. `offset` is the position of the rows' long lines in their file."""
+        column = rows.schema.get_field_index("raw_offset")
+        rows = rows.set_column(column, rows.schema.field(column), pc.add(rows.column(column), offset))
         if self._parquet is None:
             self._parquet = self.enter_context(ParquetFile(self._target, REJECTED_LINES))
         self._parquet.add(encode(rows, REJECTED_LINES, level=self._level))
+        self.row_count += len(rows)
 
     def _long_lines(self) -> Unfinished:
         if self._lines is None:
@@ -201,18 +185,6 @@ def whole_line(layout: Layout, raw_path: str, raw_offset: int) -> Iterator[bytes
     yield held.removesuffix(b"\n")
 
 
-def _placed(rows: pa.RecordBatch, offsets: Mapping[int, int]) -> pa.RecordBatch:
-    """Fill in `raw_offset`, the offset of each long line in its file."""
-    column = rows.schema.get_field_index("raw_offset")
-    values: Iterable[int | None] = (offsets.get(row) for row in range(len(rows)))
-    return rows.set_column(column, rows.schema.field(column), pa.array(values, pa.int64()))
-
-
 def packer() -> Any:
     """Return a compressor that writes one gzip member."""
     return isal_zlib.compressobj(level=1, wbits=zlib.MAX_WBITS | 16)
-
-
-def _gzip(line: pa.Buffer) -> bytes:
-    zipped = packer()
-    return b"".join((zipped.compress(line), zipped.compress(b"\n"), zipped.flush()))

@@ -46,20 +46,16 @@ def events_in(
         more = [Reject(lines[row][0], 0, reason, lines[row][1]) for row, reason in sorted(wrong.items())]
         rejects = merged([rejects, Rejects.of(more)])
         batch = batch.filter(pa.array([row not in wrong for row in range(len(batch))], pa.bool_()))
-    return _with_places(batch), rejects
-
-
-def _with_places(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Add each event's publication hour, and the zeros that the service omits for partitions and offsets."""
     filled = {
         "batch_hour": pc.floor_temporal(batch.column("event_published_at"), unit="hour"),
+        # the service omits zeros
         "event_partition": pc.fill_null(batch.column("event_partition"), 0),
         "event_offset": pc.fill_null(batch.column("event_offset"), 0),
     }
     for name, column in filled.items():
         place = batch.schema.get_field_index(name)
         batch = batch.set_column(place, batch.schema.field(place), column)
-    return batch
+    return batch, rejects
 
 
 def _faults(batch: pa.RecordBatch, earliest: datetime, latest: datetime) -> dict[int, str]:
@@ -102,7 +98,7 @@ def pieces(blocks: Iterable[bytes]) -> Iterator[memoryview]:
         held.append(block)
         size += len(block)
         if size >= _PIECE_BYTES:
-            yield from _cut(held.pop() if len(held) == 1 else b"".join(held))
+            yield from _cut(b"".join(held))
             held, size = [], 0
     if held:
         yield memoryview(b"".join(held))

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pipelines.report import status as statuses
-from resources import files
+from resources import data_folder, files
 from resources.errors import MirrorError
 from resources.files import StrPath
 from resources.formatting import hour_text, listed, moment_text, size_text, value_text
-from resources.lake import Layout
 from resources.settings import Settings
 from resources.warehouse import Warehouse
 
@@ -74,7 +73,7 @@ def write(settings: Settings, output: StrPath | None = None, now: datetime | Non
         more=len(lines) - len(shown),
         moment=moment_text(moment),
     )
-    path = Path(output or Layout(settings.data).report).absolute()
+    path = Path(output or data_folder.report(settings.data)).absolute()
     encoded = page.encode("utf-8", "replace")
     files.write(path, encoded)
     return Report(

@@ -35,18 +35,10 @@ _AT_MOST = -1
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """A row's undeclared fields, in order, each with its object's path, its name and its value.
-
-    `line` is the line number, starting at 0. `start` and `end` are the line's bounds in the block.
-    """
-
-    line: int
-    start: int
-    end: int
-    row: int
-    fields: list[tuple[tuple[str, ...], bytes, bytes]]
+#: A row with undeclared fields: line number (starting at 0), row number, and the line's start and end in the block.
+Place = tuple[int, int, int, int]
+#: A row's undeclared fields, in order, each with its object's path, its name and its value.
+Unknown = list[tuple[tuple[str, ...], bytes, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +51,7 @@ class Decoded:
     batch: pa.RecordBatch
     line_count: int
     left: LeftLines
-    unknown: Iterator[Unknown]
+    unknown: Iterator[tuple[Place, Unknown]]
 
 
 class _Given(ctypes.Structure):
@@ -168,16 +160,13 @@ class Decoder:
         )
         return Decoded(batch, result.line_count, left, self._unknown(view))
 
-    def _unknown(self, view: memoryview) -> Iterator[Unknown]:
+    def _unknown(self, view: memoryview) -> Iterator[tuple[Place, Unknown]]:
         result = self._result
         rows = _numbers(result.row_lines, result.row_lines_count, 4)
         found = groupby(_numbers(result.unknown, result.unknown_count, 6), itemgetter(0))
         for (row, line, start, end), (_, fields) in zip(rows, found, strict=True):
-            yield Unknown(
-                line,
-                start,
-                end,
-                row,
+            yield (
+                (line, row, start, end),
                 [
                     (self._routes[route], bytes(view[key:key_end]), bytes(view[value:value_end]))
                     for _, route, key, key_end, value, value_end in fields

@@ -52,7 +52,6 @@ class RecordSchema:
     `paths` maps columns to their paths in a record, and `json` does the same for columns stored as JSON text.
     """
 
-    table: Table
     root: Node
     type: pa.StructType
     least_bytes: int
@@ -108,7 +107,7 @@ def record_schema_of(table: Table) -> RecordSchema:
         whole = column.wire is not None and pa.types.is_integer(column.type)
         node.fields[last] = Node(json=True) if column.json else node_of(column.wire or column.type, whole=whole)
     assert root.fields is not None
-    return RecordSchema(table, root, root.type, _least_bytes(table), paths, json_paths)
+    return RecordSchema(root, root.type, _least_bytes(table), paths, json_paths)
 
 
 def _least_bytes(table: Table) -> int:

@@ -33,7 +33,7 @@ from resources.lake.decode.rejected import (
 from resources.lake.decode.strict import NOTHING, DriftCount
 from resources.lake.decode.strict_json import Bad
 from resources.lake_files import Drift
-from resources.tables import Column, Table
+from resources.tables import Table
 
 #: Default reasons by verdict, for lines without a separate reason.
 _COMMON = {
@@ -56,16 +56,6 @@ class Rows:
     line_count: int
     rejects: Rejects
     drift: list[Drift] = field(default_factory=list)
-
-
-@dataclass
-class _Examined:
-    """Result for individually examined lines. `rows` contains the number of decoder rows before each row."""
-
-    batch: pa.RecordBatch
-    rows: list[int]
-    bad: LeftLines
-    rejects: list[Rejects]
 
 
 @dataclass(slots=True)
@@ -147,7 +137,7 @@ class RecordReader:
 
     def _join(self, decoded: Decoded, view: memoryview) -> Rows:
         """Combine the decoder's rows with the rows from individually examined lines."""
-        batch, drift, left = self._filled(decoded.batch), DriftCount(), decoded.left.by_verdict()
+        batch, drift, left = decoded.batch, DriftCount(), decoded.left.by_verdict()
         rejects: list[Rejects] = []
         removed = pa.array([], pa.int64())
         if (broken := left.pop(BROKEN, None)) is not None:
@@ -157,14 +147,15 @@ class RecordReader:
             )
         texts: dict[int, str | None] = {}
         again: list[tuple[int, int, int, int, int]] = []
-        for fields in decoded.unknown:
+        for of, fields in decoded.unknown:
+            line, row, *_ = of
             try:
-                extra = strict.nested_fields(fields.fields)
-                texts[fields.row] = strict.extra_text(extra)
+                extra = strict.nested_fields(fields)
+                texts[row] = strict.extra_text(extra)
             except Bad:
-                again.append((fields.line, fields.row, fields.start, fields.end, UNDECIDED))
+                again.append((*of, UNDECIDED))
             else:
-                drift.add(extra, self.record_schema.root, fields.line)
+                drift.add(extra, self.record_schema.root, line)
         place = batch.schema.get_field_index("extra")
         if texts and place >= 0:
             extras = pa.array([texts.get(row) for row in range(len(batch))], pa.string())
@@ -176,15 +167,15 @@ class RecordReader:
             unread = found if unread is None else unread.merged(found)
         other, before = self._no_rows, pa.array([], pa.int64())
         if unread is not None:
-            examined = self._examine(unread, view, drift)
-            other, before = examined.batch, pa.array(examined.rows, pa.int64())
-            rejects += examined.rejects
-            for verdict, lines in examined.bad.by_verdict().items():
+            other, rows_before, bad, broken_lines = self._examine(unread, view, drift)
+            before = pa.array(rows_before, pa.int64())
+            rejects += broken_lines
+            for verdict, lines in bad.by_verdict().items():
                 left[verdict] = lines if verdict not in left else left[verdict].merged(lines)
         if len(removed) or len(other):
             batch = _placed(batch, removed, other, before)
         rejects += (self._rejects(lines, verdict, view) for verdict, lines in left.items())
-        return Rows(batch, decoded.line_count, merged(rejects), drift.result())
+        return Rows(self._filled(batch), decoded.line_count, merged(rejects), drift.result())
 
     def _rejects(self, lines: LeftLines, verdict: int, view: memoryview) -> Rejects:
         """Return rejects for lines with a verdict. Only the first few distinct lines get separate reasons."""
@@ -204,12 +195,17 @@ class RecordReader:
             return str(bad)
         return self._rules.lacking_in(record)
 
-    def _examine(self, lines: LeftLines, view: memoryview, drift: DriftCount) -> _Examined:
-        """Examine each line for faults and undeclared fields, and convert the good lines to rows."""
+    def _examine(
+        self, lines: LeftLines, view: memoryview, drift: DriftCount
+    ) -> tuple[pa.RecordBatch, list[int], LeftLines, list[Rejects]]:
+        """Examine each line for faults and undeclared fields, and convert the good lines to rows.
+
+        Return the rows, the number of decoder rows before each row, the bad lines, and the lines that break a rule.
+        """
         good: list[_Line] = []
         bad: list[tuple[int, int, int, int, int]] = []
         verdicts: dict[bytes, int] = {}  # verdicts on bad lines, cached because many lines can be equal
-        found, batches, size = _Examined(self._no_rows, [], LeftLines.of(bad), []), [], 0
+        batches, before, broken, size = [self._no_rows], list[int](), list[Rejects](), 0
         for place in lines:
             raw = bytes(view[place[2] : place[3]])
             if raw in verdicts:
@@ -229,51 +225,43 @@ class RecordReader:
                 continue
             size += len(raw)
             if size >= _EXAMINED_BYTES:
-                batches.append(self._rows_of(good, found, view, drift))
+                batches.append(self._rows_of(good, view, drift, before, broken))
                 good, size = [], 0
         if good:
-            batches.append(self._rows_of(good, found, view, drift))
-        found.bad = LeftLines.of(bad)
-        if batches:
-            found.batch = pa.concat_batches(batches)
-        return found
+            batches.append(self._rows_of(good, view, drift, before, broken))
+        return pa.concat_batches(batches), before, LeftLines.of(bad), broken
 
-    def _rows_of(self, lines: list[_Line], found: _Examined, view: memoryview, drift: DriftCount) -> pa.RecordBatch:
+    def _rows_of(
+        self, lines: list[_Line], view: memoryview, drift: DriftCount, before: list[int], broken: list[Rejects]
+    ) -> pa.RecordBatch:
         """Convert lines that match the declaration to rows, and lines that break a rule to rejects."""
         columns = self._rules.complete(self.record_schema.columns([line.values for line in lines]))
         problems = self._rules.problems(columns, len(lines))
         columns |= {
             column: pa.array([line.json.get(way) for line in lines], pa.string()) for way, column in self._json.items()
         }
-        batch = self.assemble(columns, pa.array([line.text for line in lines], pa.string()))
+        columns["extra"] = pa.array([line.text for line in lines], pa.string())
+        left_out = self.table.bodies - self.bodies
+        arrays = [
+            columns[column.name]
+            if column.name in columns and column.name not in left_out
+            else pa.nulls(len(lines), column.type)
+            for column in self.table
+        ]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self.table.schema)
         if problems.null_count < len(lines):
             is_good = pc.is_null(problems)
             rows = pc.indices_nonzero(pc.invert(is_good)).to_pylist()
-            broken = LeftLines.of([(*lines[row].place, BROKEN) for row in rows])
-            found.rejects.append(broken.rejects(problems.drop_null(), broken.texts(view)))
+            bad = LeftLines.of([(*lines[row].place, BROKEN) for row in rows])
+            broken.append(bad.rejects(problems.drop_null(), bad.texts(view)))
             batch = batch.filter(is_good)
         for line, problem in zip(lines, problems.indices.to_pylist(), strict=True):
             if problem is None:
                 number, row, _, _ = line.place
-                found.rows.append(row)
+                before.append(row)
                 if line.extra is not NOTHING:
                     drift.add(line.extra, self.record_schema.root, number)
         return batch
-
-    def assemble(self, columns: dict[str, pa.Array], extra: pa.Array) -> pa.RecordBatch:
-        """Return the columns in table order, with `extra` and the values that the archive determines."""
-        rows = len(extra)
-
-        def array(column: Column) -> pa.Array:
-            if column.body and column.name not in self.bodies:
-                return pa.nulls(rows, column.type)
-            if column.name in self.given:
-                return pa.repeat(pa.scalar(self.given[column.name], column.type), rows)
-            if column.name == "extra":
-                return extra
-            return columns[column.name] if column.name in columns else pa.nulls(rows, column.type)
-
-        return pa.RecordBatch.from_arrays([array(column) for column in self.table], schema=self.table.schema)
 
 
 def _placed(batch: pa.RecordBatch, removed: pa.Array, other: pa.RecordBatch, before: pa.Array) -> pa.RecordBatch:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -237,57 +236,42 @@ OTHERS = "(other fields)"
 _LENGTH = 200
 
 
-@dataclass
-class _Seen:
-    count: int
-    line: int
-    example: str
-
-
 class DriftCount:
     """Counts of undeclared fields by path. The result does not depend on the order of the calls."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, _Seen] = {}
-        self._others = 0
+        #: Count, first line and example by path.
+        self._seen: dict[str, tuple[int, float, str]] = {}
 
     def add(self, extra: dict[str, Any], root: Node, line: int) -> None:
         """Count a line's undeclared fields. The example for a path is from the first line with this path."""
         for path, value in unknown_fields(extra, root):
-            self._count(_cut(path), line, value)
+            count, first, example = self._seen.get(_cut(path), (0, math.inf, ""))
+            if line < first:
+                first, example = line, _cut(text_of(value))
+            self._seen[_cut(path)] = count + 1, first, example
+            self._limit(2 * PATHS_MAX)
 
     def merge(self, found: Iterable[Drift]) -> None:
         """Add the counts of later lines."""
         for drift in found:
-            if drift.path == OTHERS:
-                self._others += drift.count
-            elif (seen := self._seen.get(drift.path)) is not None:
-                seen.count += drift.count
-            else:
-                self._seen[drift.path] = _Seen(drift.count, 0, drift.example)
-        self._forget(2 * PATHS_MAX)
+            count, first, example = self._seen.get(drift.path, (0, 0, drift.example))
+            self._seen[drift.path] = count + drift.count, first, example
+        self._limit(2 * PATHS_MAX)
 
-    def _count(self, path: str, line: int, value: Any) -> None:
-        seen = self._seen.get(path)
-        if seen is None:
-            self._seen[path] = _Seen(1, line, _cut(text_of(value)))
-            self._forget(2 * PATHS_MAX)
-            return
-        seen.count += 1
-        if line < seen.line:
-            seen.line, seen.example = line, _cut(text_of(value))
-
-    def _forget(self, limit: int) -> None:
+    def _limit(self, limit: int) -> None:
         """Retain only the first PATHS_MAX paths if more than `limit` exist. A dropped path can never return."""
         if len(self._seen) > limit:
+            others, _, _ = self._seen.pop(OTHERS, (0, 0, ""))
             for path in sorted(self._seen)[PATHS_MAX:]:
-                self._others += self._seen.pop(path).count
+                others += self._seen.pop(path)[0]
+            self._seen[OTHERS] = others, 0, '"…"'
 
     def result(self) -> list[Drift]:
         """Return the counted fields, sorted by path."""
-        self._forget(PATHS_MAX)
-        found = [Drift(path, seen.count, seen.example) for path, seen in sorted(self._seen.items())]
-        return [*found, Drift(OTHERS, self._others, '"…"')] if self._others else found
+        self._limit(PATHS_MAX)
+        found = sorted(self._seen.items(), key=lambda item: (item[0] == OTHERS, item[0]))
+        return [Drift(path, count, example) for path, (count, _, example) in found]
 
 
 def _cut(text: str) -> str:

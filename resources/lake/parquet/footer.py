@@ -12,67 +12,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-# Types in Thrift's compact protocol.
-STOP, TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(13)
+# Types in Thrift's compact protocol that footers contain.
+_TRUE, _FALSE, _I16, _I32, _I64, _BINARY, _LIST, _STRUCT = 1, 2, 4, 5, 6, 8, 9, 12
 
 
-def list_header(data: bytes, position: int) -> tuple[int, int, int]:
-    """Return a list's element count, element type, and the position of the first element."""
-    header = data[position]
-    if header >> 4 < 15:
-        return header >> 4, header & 0x0F, position + 1
-    return unsigned(data, position + 1), header & 0x0F, varint_end(data, position + 1)
-
-
-def value_end(data: bytes, position: int, kind: int) -> int:
-    """Return the end of a value of type `kind` at `position`. Raises ValueError for a type not used in footers."""
-    if I16 <= kind <= I64:
-        while data[position] & 0x80:
-            position += 1
-        return position + 1
-    if kind == BINARY:
-        return varint_end(data, position) + unsigned(data, position)
-    if kind == STRUCT:
-        while header := data[position]:
-            position = position + 1 if header >> 4 else varint_end(data, position + 1)
-            position = value_end(data, position, header & 0x0F)
-        return position + 1
-    if kind in (LIST, SET):
-        count, element, position = list_header(data, position)
-        for _ in range(count):
-            # in a list, a boolean takes one byte
-            position = position + 1 if element in (TRUE, FALSE) else value_end(data, position, element)
-        return position
-    if kind in (TRUE, FALSE):
-        return position
-    if kind in (BYTE, DOUBLE):
-        return position + (1 if kind == BYTE else 8)
-    raise ValueError(f"a footer does not contain values of type {kind}")
-
-
-def varint_end(data: bytes, position: int) -> int:
-    while data[position] & 0x80:
-        position += 1
-    return position + 1
-
-
-def unsigned(data: bytes, position: int) -> int:
-    """Decode the unsigned varint at `position`."""
+def _unsigned(data: bytes, position: int) -> tuple[int, int]:
+    """Decode the unsigned varint at `position`, and return its value and end."""
     value = shift = 0
     while (byte := data[position]) & 0x80:
         value |= (byte & 0x7F) << shift
         shift += 7
         position += 1
-    return value | byte << shift
+    return value | byte << shift, position + 1
 
 
-def unzigzag(data: bytes, position: int) -> int:
-    """Decode the signed (zigzag) varint at `position`."""
-    value = unsigned(data, position)
-    return value >> 1 ^ -(value & 1)
+def _signed(data: bytes, position: int) -> tuple[int, int]:
+    """Decode the signed (zigzag) varint at `position`, and return its value and end."""
+    value, end = _unsigned(data, position)
+    return value >> 1 ^ -(value & 1), end
 
 
-def varint(value: int) -> bytes:
+def _varint(value: int) -> bytes:
     """Encode a non-negative integer."""
     found = bytearray()
     while value > 0x7F:
@@ -82,18 +42,18 @@ def varint(value: int) -> bytes:
     return bytes(found)
 
 
-def zigzag(value: int) -> bytes:
+def _zigzag(value: int) -> bytes:
     """Encode a signed integer."""
-    return varint(value << 1 if value >= 0 else ~value << 1 | 1)
+    return _varint(value << 1 if value >= 0 else ~value << 1 | 1)
 
 
-def binary(value: bytes) -> bytes:
+def _binary(value: bytes) -> bytes:
     """Encode bytes or a string with a length prefix."""
-    return varint(len(value)) + value
+    return _varint(len(value)) + value
 
 
-def list_of_structs(items: list[bytes]) -> bytes:
-    header = bytes([len(items) << 4 | STRUCT]) if len(items) < 15 else bytes([0xF0 | STRUCT]) + varint(len(items))
+def _list_of_structs(items: list[bytes]) -> bytes:
+    header = bytes([len(items) << 4 | _STRUCT]) if len(items) < 15 else bytes([0xF0 | _STRUCT]) + _varint(len(items))
     return header + b"".join(items)
 
 
@@ -135,7 +95,7 @@ class Frame:
     def of(cls, footer: bytes) -> Frame:
         """Extract the frame from a footer without row groups."""
         found: list[tuple[int, int]] = []
-        _find(footer, 0, {_FILE_ROWS: {}}, found)
+        _find(footer, 0, _STRUCT, {_FILE_ROWS: {}}, found)
         [(start, end)] = found
         # each field header takes one byte, as does the empty list of row groups after the row count
         return cls(footer[: start - 1], footer[end + 2 :])
@@ -143,7 +103,7 @@ class Frame:
     def group(self, file: memoryview, row_count: int) -> Group:
         """Return the only row group of an in-memory file. Raises ValueError if the file has a different schema."""
         pages, words = split(file)
-        before = self._before(row_count) + bytes([0x10 | STRUCT])
+        before = self._before(row_count) + bytes([0x10 | _STRUCT])
         if not (words.startswith(before) and words.endswith(self.tail)):
             raise ValueError("pyarrow wrote a different footer than for a file without rows")
         return Group(pages, row_count, words[len(before) : -len(self.tail)])
@@ -151,19 +111,19 @@ class Frame:
     def footer(self, groups: list[bytes], row_count: int, metadata: Mapping[str, str]) -> bytes:
         """Encode a footer for these row groups (see `moved`), with `metadata` as key-value pairs."""
         pairs = [
-            b"\x18" + binary(key.encode()) + b"\x18" + binary(value.encode()) + b"\x00"
+            b"\x18" + _binary(key.encode()) + b"\x18" + _binary(value.encode()) + b"\x00"
             for key, value in metadata.items()
         ]
         return b"".join((
-            self._before(row_count), list_of_structs(groups),
-            bytes([0x19]), list_of_structs(pairs),
+            self._before(row_count), _list_of_structs(groups),
+            bytes([0x19]), _list_of_structs(pairs),
             # created_by now follows field 5; in pyarrow's footer without pairs, it followed field 4
             bytes([self.tail[0] - 0x10]), self.tail[1:],
         ))  # fmt: skip
 
     def _before(self, row_count: int) -> bytes:
         """Encode the footer up to the list of row groups."""
-        return self.head + bytes([0x16]) + zigzag(row_count) + bytes([0x19])
+        return self.head + bytes([0x16]) + _zigzag(row_count) + bytes([0x19])
 
 
 def split(file: memoryview) -> tuple[memoryview, bytes]:
@@ -176,37 +136,42 @@ def split(file: memoryview) -> tuple[memoryview, bytes]:
 def moved(group: bytes, distance: int) -> bytes:
     """Return a row group's footer entry after its pages have moved by `distance` bytes."""
     offsets: list[tuple[int, int]] = []
-    _find(group, 0, _PLACES, offsets)
+    _find(group, 0, _STRUCT, _PLACES, offsets)
     pieces, done = [], 0
     for start, end in offsets:
-        offset = unzigzag(group, start)
+        offset, _ = _signed(group, start)
         # 0 means "unknown" and must remain 0
-        pieces += [group[done:start], zigzag(offset + distance if offset else 0)]
+        pieces += [group[done:start], _zigzag(offset + distance if offset else 0)]
         done = end
     return b"".join((*pieces, group[done:]))
 
 
-def _find(data: bytes, position: int, wanted: _Wanted, found: list[tuple[int, int]]) -> int:
-    """Find the wanted values in the struct at `position`, add their bounds to `found`, and return the struct's end."""
-    field = 0
-    while header := data[position]:
-        position += 1
-        if header >> 4:
-            field += header >> 4
-        else:
-            field = unzigzag(data, position)
-            position = varint_end(data, position)
-        kind, inner = header & 0x0F, wanted.get(field)
-        if inner is None:
-            position = value_end(data, position, kind)
-        elif kind == LIST:
-            count, _, position = list_header(data, position)
-            for _ in range(count):
-                position = _find(data, position, inner, found)
-        elif kind == STRUCT:
-            position = _find(data, position, inner, found)
-        else:
-            end = varint_end(data, position)
-            found.append((position, end))
-            position = end
-    return position + 1
+def _find(data: bytes, position: int, kind: int, wanted: _Wanted | None, found: list[tuple[int, int]]) -> int:
+    """Return the end of the value of type `kind` at `position`, and append the bounds of wanted integers to `found`.
+
+    Raises ValueError for a type that footers do not contain.
+    """
+    if kind == _STRUCT:
+        field = 0
+        while header := data[position]:
+            if header >> 4:
+                field, position = field + (header >> 4), position + 1
+            else:
+                field, position = _signed(data, position + 1)
+            inner = None if wanted is None else wanted.get(field)
+            position = _find(data, position, header & 0x0F, inner, found)
+        return position + 1
+    if kind == _LIST:
+        header = data[position]
+        count, position = (header >> 4, position + 1) if header >> 4 < 15 else _unsigned(data, position + 1)
+        for _ in range(count):
+            position = _find(data, position, header & 0x0F, wanted, found)
+        return position
+    if kind in (_TRUE, _FALSE):
+        return position
+    if kind not in (_I16, _I32, _I64, _BINARY):
+        raise ValueError(f"a footer does not contain values of type {kind}")
+    value, end = _unsigned(data, position)
+    if wanted is not None:
+        found.append((position, end))
+    return end + value if kind == _BINARY else end

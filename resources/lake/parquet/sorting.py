@@ -23,8 +23,7 @@ _SHARE = 4
 #: adds kilobytes to the footer. Long page text makes row groups smaller (`group_bytes`), because a reader of one row
 #: decompresses its neighbours too.
 GROUP_ROWS = 8192
-#: Number of slices per piece. A merge keeps two slices of each piece in memory, so all pieces of a merge together need
-#: as much memory as one piece.
+#: Number of slices per piece. A merge keeps one slice of each piece in memory.
 _SLICES = 128
 #: Maximum number of pieces to merge together. More pieces are first merged in groups of this size, which limits memory
 #: and open files.
@@ -52,10 +51,8 @@ def in_order(
             piece.append(batch)
             size += batch.nbytes
         last = _slices(piece, key, piece_bytes)
-        if not spilled:
-            yield from last
-            return
-        yield from _merged([_Cursor(source, key) for source in (*map(_read, spilled.paths()), last)], key)
+        pieces = [_read(one.path) for level in spilled.levels for one in level]
+        yield from _merged([*pieces, last], key) if pieces else last
 
 
 def _order(table: pa.Table, key: Sequence[str]) -> pa.Array:
@@ -81,37 +78,20 @@ class _Pieces:
 
     def __init__(self, stack: contextlib.ExitStack, key: Sequence[str], target: Path, slice_bytes: int) -> None:
         self._stack, self._key, self._target, self._slice_bytes = stack, key, target, slice_bytes
-        self._levels: list[dict[Path, contextlib.ExitStack]] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._levels)
+        self.levels: list[list[Unfinished]] = []
 
     def add(self, slices: Iterable[pa.Table], level: int = 0) -> None:
         """Write a piece to disk, and merge its level if the level is full."""
-        self._levels += [{} for _ in range(level + 1 - len(self._levels))]
-        own = contextlib.ExitStack()
-        self._stack.push(own)
-        path = own.enter_context(Unfinished(self._target)).path
-        _write(path, slices, self._slice_bytes, self._target)
-        self._levels[level][path] = own
-        if len(self._levels[level]) == _AT_ONCE:
-            self._merge(level)
-
-    def paths(self) -> list[Path]:
-        """Merge pieces until a final merge can read all remaining pieces, and return their paths."""
-        for level in range(len(self._levels) - 1):
-            if sum(map(len, self._levels)) < _AT_ONCE:
-                break
-            self._merge(level)
-        return [path for level in self._levels for path in level]
-
-    def _merge(self, level: int) -> None:
-        """Merge the pieces of a level into one piece of the next level."""
-        pieces, self._levels[level] = self._levels[level], {}
-        if pieces:
-            self.add(_merged([_Cursor(_read(path), self._key) for path in pieces], self._key), level + 1)
-        for own in pieces.values():
-            own.close()
+        if level == len(self.levels):
+            self.levels.append([])
+        piece = self._stack.enter_context(Unfinished(self._target))
+        _write(piece.path, slices, self._slice_bytes, self._target)
+        self.levels[level].append(piece)
+        if len(self.levels[level]) == _AT_ONCE:
+            full, self.levels[level] = self.levels[level], []
+            self.add(_merged([_read(one.path) for one in full], self._key), level + 1)
+            for one in full:
+                one.close()
 
 
 def _write(path: Path, slices: Iterable[pa.Table], slice_bytes: int, target: Path) -> None:
@@ -141,53 +121,40 @@ class _Cursor:
 
     def __init__(self, tables: Iterator[pa.Table], key: Sequence[str]) -> None:
         self._tables, self._key = tables, key
-        self._next: pa.Table | None = next(tables, None)
-        self._rows: list[pa.ChunkedArray] = []
-        self._table: pa.Table | None = None
-        self._taken = 0
-        self.advance()
+        #: The loaded rows, or None after the last row.
+        self._table: Any = None
+        self._load()
 
-    def advance(self) -> None:
-        """Load the next rows if all loaded rows have been returned."""
-        if self._table is None or self._taken == len(self._table):
-            self._table, self._next = self._next, next(self._tables, None)
-            self._taken = 0
-            self._rows = [] if self._table is None else [self._table[name].combine_chunks() for name in self._key]
+    def _load(self) -> None:
+        self._taken, self._table = 0, next(self._tables, None)
+        self._rows = [] if self._table is None else [self._table[name].combine_chunks() for name in self._key]
 
     @property
     def is_done(self) -> bool:
         return self._table is None
 
-    @property
-    def is_last(self) -> bool:
-        """True if no rows follow the loaded rows."""
-        return self._next is None
-
     def last(self) -> tuple[Any, ...]:
         """Return the key of the last loaded row."""
-        assert self._table is not None
-        return self._values(len(self._table) - 1)
+        return self._values(-1)
 
     def _values(self, row: int) -> tuple[Any, ...]:
         return tuple(column[row].as_py() for column in self._rows)
 
-    def take(self, bound: tuple[Any, ...] | None) -> pa.Table:
-        """Return the loaded rows up to and including the `bound` key, or all rows if `bound` is None."""
-        assert self._table is not None
-        rows = range(self._taken, len(self._table))
-        count = len(rows) if bound is None else bisect.bisect_right(rows, bound, key=self._values)
-        found = self._table.slice(self._taken, count)
-        self._taken += count
-        return found
+    def take(self, bound: tuple[Any, ...]) -> pa.Table:
+        """Return the loaded rows up to and including the key `bound`, and load more rows after the last one."""
+        table, start = self._table, self._taken
+        self._taken = end = bisect.bisect_right(range(len(table)), bound, start, key=self._values)
+        if end == len(table):
+            self._load()
+        return table.slice(start, end - start)
 
 
-def _merged(cursors: list[_Cursor], key: Sequence[str]) -> Iterator[pa.Table]:
+def _merged(pieces: Iterable[Iterator[pa.Table]], key: Sequence[str]) -> Iterator[pa.Table]:
     """Merge sorted pieces. Each step yields all rows up to the smallest of the pieces' last loaded keys."""
+    cursors = [_Cursor(piece, key) for piece in pieces]
     while cursors := [cursor for cursor in cursors if not cursor.is_done]:
-        bound = min((cursor.last() for cursor in cursors if not cursor.is_last), default=None)
+        bound = min(cursor.last() for cursor in cursors)
         table = pa.concat_tables([cursor.take(bound) for cursor in cursors]).combine_chunks()
-        for cursor in cursors:
-            cursor.advance()
         yield table.take(_order(table, key))
 
 

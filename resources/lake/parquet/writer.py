@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import shutil
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -30,7 +29,7 @@ COMPRESSION_LEVEL = 3
 _UNPACKED_BYTES = 1024
 #: False-positive rate for Bloom filters.
 _BLOOM_MISSES = 0.01
-#: Suffix of unfinished files and folders.
+#: Suffix of unfinished files.
 UNFINISHED = ".unfinished"
 
 
@@ -75,14 +74,19 @@ class Unfinished:
             raise landing_failed(error, self.target) from error
 
     def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove the file unless it was renamed."""
         with contextlib.suppress(OSError):  # the file was renamed, or the folder became read-only (see `sweep`)
             self.path.unlink()
         if self._handle >= 0:
             os.close(self._handle)
+            self._handle = -1
 
 
 def sweep(layout: Layout) -> tuple[Path, ...]:
-    """Remove unfinished files and folders left by killed writers, and return their paths.
+    """Remove unfinished files left by killed writers, and return their paths.
 
     Files of running writers are kept.
     """
@@ -94,10 +98,7 @@ def sweep(layout: Layout) -> tuple[Path, ...]:
             continue
         try:
             if files.take(handle):
-                if path.is_dir():
-                    shutil.rmtree(path)
-                else:
-                    path.unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
                 removed.append(path)
         finally:
             os.close(handle)
@@ -111,8 +112,6 @@ def encode(batch: pa.RecordBatch | pa.Table, table: Table, *, level: int = COMPR
     filter, because rows are in archive order and every row group spans most titles. A column that is a DictionaryArray
     has no statistics.
     """
-    if not batch.schema.equals(table.schema) and not _plain(batch.schema).equals(table.schema):
-        raise ValueError(f"These rows do not match the schema of {table.name}.")
     # the buffer size is cheap to compute and never smaller than `nbytes`, so it is compared first
     packed = {
         name
@@ -123,13 +122,6 @@ def encode(batch: pa.RecordBatch | pa.Table, table: Table, *, level: int = COMPR
     paths = [path for path in columns if path.partition(".")[0] in packed]
     codecs = {"compression": dict.fromkeys(paths, "zstd"), "compression_level": dict.fromkeys(paths, level)}
     return frame.group(_encoded(batch, table, codecs), len(batch))
-
-
-def _plain(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with dictionary types replaced by their value types."""
-    return pa.schema(
-        field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field for field in schema
-    )
 
 
 def _encoded(batch: pa.RecordBatch | pa.Table, table: Table, codecs: dict[str, Any]) -> memoryview:

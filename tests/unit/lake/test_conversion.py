@@ -15,6 +15,7 @@ import pytest
 
 from resources.datasets import LISTS, SNAPSHOT_ARTICLES
 from resources.lake import Archive, ArchiveError, ConversionError, SnapshotArchive, convert, convert_list, digest_of
+from resources.lake.encoded_blocks import encode_block
 from resources.tables import ARTICLE_CHANGES, REJECTED_LINES, version_of
 
 
@@ -223,9 +224,10 @@ def test_an_error_of_the_caller_stops_all_threads(lake):
 
 
 def test_rows_that_do_not_add_up_are_never_landed(lake, monkeypatch):
-    monkeypatch.setattr(
-        "resources.lake.converter._Tally.line_count", property(lambda _: 5, lambda *_: None), raising=False
-    )
+    def miscounted(block, **more):
+        return replace(encode_block(block, **more), line_count=5)
+
+    monkeypatch.setattr("resources.lake.converter.encode_block", miscounted)
     with pytest.raises(ConversionError, match="5 lines, but produced 1 rows and 0 rejects"):
         lake.convert(lake.record(1))
     assert not [path for path in lake.layout.lake.glob("**/*") if path.is_file()]

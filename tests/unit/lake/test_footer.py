@@ -160,3 +160,13 @@ def test_a_footer_of_another_form_is_refused():
     file = memoryview(b"PAR1" + b"\x00" * 8 + (8).to_bytes(4, "little") + b"PAR1")
     with pytest.raises(ValueError, match="a different footer"):
         frame.group(file, 1)
+
+
+def test_rows_of_another_schema_are_refused():
+    rows = batch(random.Random(1), 5)
+    for other in (
+        rows.select(rows.schema.names[::-1]),
+        rows.set_column(3, "share", rows.column("share").cast("float32")),
+    ):
+        with pytest.raises(ValueError, match="a different footer"):
+            encode(other, TABLE)

@@ -26,7 +26,6 @@ def test_paths_of_an_hour():
 
 def test_paths_of_reference_lists():
     assert LAYOUT.list_archive(named("codes")) == Path("data/archive/reference/codes.json")
-    assert LAYOUT.list_file("codes", DIGEST) == Path("data/lake/codes/codes.01234567.parquet")
 
 
 def test_hours_of_other_time_zones_lie_in_utc():

@@ -285,7 +285,7 @@ def test_small_files_become_large_ones_and_every_event_is_found_once(layout, mon
 
 
 def test_row_groups_do_not_grow_however_often_files_are_merged(layout, monkeypatch):
-    monkeypatch.setattr("resources.lake.live._GROUP_ROWS", 7)
+    monkeypatch.setattr("resources.lake.parquet.sorting.GROUP_ROWS", 7)
     monkeypatch.setattr("resources.lake.live._MERGED", 4)
     lake = lake_of(layout)
     for step in range(18):
@@ -296,7 +296,7 @@ def test_row_groups_do_not_grow_however_often_files_are_merged(layout, monkeypat
     groups = [one.row_group(number).num_rows for one in files for number in range(one.num_row_groups)]
     # of 16 steps, the first of which has no event
     assert max(file.num_rows for file in files) == 45
-    assert (sum(groups), max(groups)) == (54, 6)
+    assert (sum(groups), max(groups)) == (54, 7)
 
 
 def test_files_that_were_merged_stay_while_a_backup_copies_them(layout):

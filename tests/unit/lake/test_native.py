@@ -98,10 +98,10 @@ def test_places_of_what_is_left_and_what_is_unknown(lake, decoder):
     assert decoded.left.starts.to_pylist() == [place[0] for place in places.values()]
     assert decoded.left.texts(memoryview(block)).to_pylist() == [*places]
     assert len(decoded.batch) == 3  # the row that breaks a rule is one of them
-    (unknown,) = decoded.unknown
-    assert (unknown.line, unknown.row) == (4, 1)
-    assert json.loads(block[unknown.start : unknown.end]) == second
-    assert unknown.fields == [(("version",), b"mood", b'["\\u00e9"]'), ((), b"new", b'"x"')]
+    [((line, row, start, end), fields)] = decoded.unknown
+    assert (line, row) == (4, 1)
+    assert json.loads(block[start:end]) == second
+    assert fields == [(("version",), b"mood", b'["\\u00e9"]'), ((), b"new", b'"x"')]
 
 
 def test_a_living_batch_is_never_written_over(lake, decoder):

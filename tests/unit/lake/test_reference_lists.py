@@ -45,6 +45,7 @@ def test_written_once(lake):
     other = convert_list(named("codes"), b'[{"identifier":"wiki"},{"identifier":"wiktionary"}]', lake.layout)
     assert (first.converted, again.converted, other.converted) == (True, False, True)
     assert first.path == again.path != other.path
+    assert first.path == lake.layout.lake / "codes" / f"codes.{first.digest[:8]}.parquet"
     assert (first.row_count, again.row_count, other.row_count) == (1, 1, 2)
 
 

@@ -24,7 +24,7 @@ from resources.lake import Compaction, CompactionJob, DamagedFileError, DiskFull
 from resources.lake_files import COMPACTED
 from resources.remote import RemoteCompactor
 from resources.warehouse import LakeFileError, Merge, Moved, Prepared, Warehouse
-from resources.warehouse.compaction.plan import FILE_BYTES, VersionMerge
+from resources.warehouse.compaction.plan import FILE_BYTES
 
 #: Memory limit for the rows of one step. Larger steps are sorted in parts. The limit is fixed, because a conversion can
 #: run at the same time.
@@ -35,7 +35,7 @@ _DISK_FACTOR = 6.0
 #: Maximum number of transactions per run that remove compacted changes from the DuckDB files.
 _STEPS = 200
 #: zstd levels for files that exist for hours, or until the next snapshot version. All other files use `_LASTING_LEVEL`.
-_LEVELS = {"hour": 3, "quarter": 3, VersionMerge.span: 3}
+_LEVELS = {"hour": 3, "quarter": 3, "snapshot": 3}
 _LASTING_LEVEL = 9
 #: Uncompressed size of a row group in bytes. Reading a page's text decompresses one row group.
 _GROUP_BYTES = {"month": 32 << 20}
@@ -47,7 +47,7 @@ _LAST = datetime.min.replace(tzinfo=UTC)
 class Compacted:
     """Result of one step. `given_up_count` counts parts that were reloaded or dropped during the step."""
 
-    merge: Merge | VersionMerge
+    merge: Merge
     read_files: int
     read_bytes: int
     written_files: int
@@ -57,7 +57,7 @@ class Compacted:
     given_up_count: int
 
 
-def planned(warehouse: Warehouse) -> list[tuple[Dataset, Merge | VersionMerge]]:
+def planned(warehouse: Warehouse) -> list[tuple[Dataset, Merge]]:
     """Return the pending steps: newest hours first, then snapshot versions, which take longer."""
     found = warehouse.compactions(*(one for one in datasets.datasets() if one.name in COMPACTED))
     return sorted(found, key=lambda one: one[1].first_hour or _LAST, reverse=True)
@@ -118,9 +118,7 @@ class _Run:
     done: list[Compacted | Moved] = field(default_factory=list)
     failed: list[Exception] = field(default_factory=list)
 
-    def prepared(
-        self, plan: deque[tuple[Dataset, Merge | VersionMerge]], most: int, min_free_gb: float
-    ) -> list[CompactionJob]:
+    def prepared(self, plan: deque[tuple[Dataset, Merge]], most: int, min_free_gb: float) -> list[CompactionJob]:
         """Remove the next steps from `plan` and return those that fit on the disk. Steps that are too large fail."""
         jobs: list[CompactionJob] = []
         room = shutil.disk_usage(self.layout.root).free - int(min_free_gb * 1e9)
@@ -151,9 +149,9 @@ class _Run:
                     name=merge.name,
                     digest=prepared.digest,
                     file_bytes=FILE_BYTES,
-                    group_bytes=_GROUP_BYTES.get(str(merge.span), _SMALL_GROUP_BYTES),
+                    group_bytes=_GROUP_BYTES.get(merge.span, _SMALL_GROUP_BYTES),
                     memory_bytes=self.memory_bytes,
-                    level=_LEVELS.get(str(merge.span), _LASTING_LEVEL),
+                    level=_LEVELS.get(merge.span, _LASTING_LEVEL),
                     threads=self.threads,
                 )
             )

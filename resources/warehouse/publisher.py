@@ -31,7 +31,7 @@ from resources.warehouse.database.connect import Build, locked
 from resources.warehouse.database.recovery import ASIDE, copy_file
 from resources.warehouse.database.sql import transaction
 from resources.warehouse.database.workarounds import is_exhausted
-from resources.warehouse.read.ledger import LOOKED_AT, MISSING, VIEWS, FaultyFile, Looked, named, publication
+from resources.warehouse.read.ledger import LOOKED_AT, MISSING, VIEWS, FaultyFile, named, publication
 from resources.warehouse.read.reading import Reader
 from resources.warehouse.records import LakeFileError, NotPublishedError, QueryError, WarehouseFullError
 from resources.warehouse.state import articles, entities
@@ -117,10 +117,11 @@ class Publisher(Reader):
                     entities.apply_changes(build)
                     prepare(connection)
                     looked_at_ns = time.time_ns()
-                    found = sources(connection, self._lake_root, Looked.last(connection))
+                    last = publication(connection)
+                    found = sources(connection, self._lake_root, last)
                     facts = self._facts(connection, found, about or {})
                     # the published file is not opened if the build file alone shows that something has changed
-                    if changed := not (publication(connection).items() >= facts.items() and self._holds(facts)):
+                    if changed := not (last.items() >= facts.items() and self._holds(facts)):
                         found = self._renew(connection, found, facts, now, looked_at_ns)
                         connection.execute("CHECKPOINT")
                 # copy after the connection is closed: closing another file descriptor would release DuckDB's lock
@@ -150,7 +151,7 @@ class Publisher(Reader):
                 "NULL) "
                 "OR NOT is_complete FROM internal.meta"
             ).fetchall()
-            found = sources(connection, self._lake_root, Looked.last(connection))
+            found = sources(connection, self._lake_root, publication(connection))
             facts = self._facts(connection, found, about or {})
         return not pending and self._holds(facts)
 

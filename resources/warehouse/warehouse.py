@@ -18,7 +18,7 @@ from resources.warehouse.database.recovery import copy_file, create_build
 from resources.warehouse.load import files, hours, lookups, snapshots
 from resources.warehouse.publisher import Publisher
 from resources.warehouse.read import comparison
-from resources.warehouse.read.ledger import Damaged, Ledger
+from resources.warehouse.read.ledger import Ledger, note_damage
 from resources.warehouse.state import articles, entities
 from resources.warehouse.state.auditor import Auditor
 
@@ -133,7 +133,7 @@ class Warehouse(Publisher):
 
     def note_damage(self, lake_path: str, why: str) -> None:
         """Treat a lake file with damaged data pages as missing until the file is replaced."""
-        Damaged(self.data).note(lake_path, why)
+        note_damage(self.data, lake_path, why)
 
     def copy_to(self, target: StrPath) -> None:
         """Write a copy of the build file with all committed data."""

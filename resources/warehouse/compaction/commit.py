@@ -21,7 +21,7 @@ from resources.datasets.paths import with_bodies
 from resources.lake_files import COMPACTED, CompactedFile, CompactionSource
 from resources.tables import COMPACTED_FILES, LOADS
 from resources.tables.declaration import version_of
-from resources.warehouse.compaction.plan import Merge, VersionMerge
+from resources.warehouse.compaction.plan import Merge
 from resources.warehouse.compaction.window import leave
 from resources.warehouse.database.connect import Build, answer, raise_revision
 from resources.warehouse.database.sql import statement, temporary_table, transaction
@@ -110,7 +110,7 @@ class Prepared:
     row count.
     """
 
-    merge: Merge | VersionMerge
+    merge: Merge
     digest: str
     inputs: tuple[CompactionSource, ...]
     parts: Mapping[Part, tuple[str, str | None, int]]
@@ -124,10 +124,10 @@ class Committed:
     given_up_count: int
 
 
-def prepare_compaction(build: Build, merge: Merge | VersionMerge, dataset: Dataset) -> Prepared:
+def prepare_compaction(build: Build, merge: Merge, dataset: Dataset) -> Prepared:
     """Return a compaction's current files and the rows to omit."""
-    find = _of_version if isinstance(merge, VersionMerge) else _of_hours
-    inputs, parts = find(build.connection, dataset, merge)  # type: ignore[arg-type]
+    find = _of_version if merge.version else _of_hours
+    inputs, parts = find(build.connection, dataset, merge)
     made_of = [_VERSION, version_of(COMPACTED[dataset.name]), merge.name]
     digest = hashlib.sha256(
         json.dumps([*made_of, [[i.lake_path, i.dropped_parts] for i in inputs]], default=str).encode()
@@ -136,7 +136,7 @@ def prepare_compaction(build: Build, merge: Merge | VersionMerge, dataset: Datas
 
 
 def _of_version(
-    connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: VersionMerge
+    connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: Merge
 ) -> tuple[list[CompactionSource], dict[Part, tuple[str, str | None, int]]]:
     """Return a version's files that contain rows, or no files if the version was dropped or is already compacted."""
     rows = answer(connection, statement("compaction/version"), _key(dataset, merge))
@@ -144,13 +144,13 @@ def _of_version(
         return [], {}
     digest = hashlib.sha256(" ".join(digest for _, _, _, _, digest, *_ in rows).encode()).hexdigest()
     row_count = sum(count - duplicates for _, count, duplicates, *_ in rows)
-    part = (merge.snapshot_id, merge.snapshot_version, *rows[0][-2:])
+    part = (*(merge.version or ()), *rows[0][-2:])
     inputs = [CompactionSource(path, count, tuple(passed)) for path, count, _, passed, *_ in rows if count]
     return inputs, {part: (digest, None, row_count)}
 
 
-def _key(dataset: Dataset, merge: VersionMerge) -> dict[str, str]:
-    return {"table": dataset.name, "snapshot_id": merge.snapshot_id, "snapshot_version": merge.snapshot_version}
+def _key(dataset: Dataset, merge: Merge) -> dict[str, str]:
+    return {"table": dataset.name} | dict(zip(("snapshot_id", "snapshot_version"), merge.version or (), strict=True))
 
 
 def _of_hours(
@@ -197,14 +197,20 @@ def commit_compaction(
         )
     merge = prepared.merge
     with transaction(connection):
-        if isinstance(merge, VersionMerge):
+        if merge.version:
             taken = _take_version(connection, dataset, merge, prepared)
         else:
             taken = _take_hours(connection, dataset, merge, prepared, [file.lake_path for file in files])
+        # the new files omit repeated rows
+        connection.execute(
+            "DELETE FROM internal.hidden_rows WHERE reason = 'repeated' "
+            "AND lake_path IN (SELECT lake_path FROM loads WHERE compaction_id = ?)",
+            [prepared.digest],
+        )
         its = {
             "table_name": dataset.name,
             "compaction_id": prepared.digest,
-            "span": str(merge.span),
+            "span": merge.span,
             "first_hour": merge.first_hour,
             "end_hour": merge.end_hour,
             "compacted_at": now,
@@ -216,15 +222,12 @@ def commit_compaction(
     return Committed(taken, len(prepared.parts) - taken)
 
 
-def _take_version(
-    connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: VersionMerge, prepared: Prepared
-) -> int:
+def _take_version(connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: Merge, prepared: Prepared) -> int:
     """Switch a version to the new files and return 1. If its loaded files have changed, return 0 instead."""
     _, parts = _of_version(connection, dataset, merge)
     if not parts or parts != prepared.parts:
         return 0
     connection.execute(_TAKE_VERSION, _key(dataset, merge) | {"compaction_id": prepared.digest})
-    _forget_left_out(connection, prepared.digest)
     return 1
 
 
@@ -236,19 +239,11 @@ def _take_hours(
     temporary_table(connection, "compacting", parts, _PARTS)
     values = {"table": dataset.name, "compaction_id": prepared.digest}
     known = window(connection) if dataset.leaves_warehouse else None
+    assert merge.first_hour is not None
+    assert merge.end_hour is not None
     first_hour = merge.first_hour if known is None else known.first_hour
     [(taken,)] = connection.execute(_TAKE, values | {"window": first_hour}).fetchall()
-    _forget_left_out(connection, prepared.digest)
     connection.execute(_HIDE_GIVEN_UP, values | {"paths": list(paths)})
     if merge.first_hour < first_hour:
         leave(connection, merge.first_hour, min(first_hour, merge.end_hour))
     return int(taken)
-
-
-def _forget_left_out(connection: duckdb.DuckDBPyConnection, compaction_id: str) -> None:
-    """Delete the masks of repeated rows in a compaction's original files, because the new files omit these rows."""
-    connection.execute(
-        "DELETE FROM internal.hidden_rows WHERE reason = 'repeated' "
-        "AND lake_path IN (SELECT lake_path FROM loads WHERE compaction_id = ?)",
-        [compaction_id],
-    )

@@ -7,7 +7,8 @@ completely or not at all. A compaction must reduce the number of files, so files
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -48,9 +49,6 @@ class CompactionWindow:
     start: Callable[[datetime], datetime]
     longest: timedelta
     age: timedelta
-
-    def __str__(self) -> str:
-        return self.name
 
     def end(self, start: datetime) -> datetime:
         return self.start(start + self.longest)
@@ -93,72 +91,37 @@ class Unit:
 
 @dataclass(frozen=True)
 class Merge:
-    """Units to compact together."""
+    """Files to compact together: the units of a window, or the files of a snapshot's `version`.
 
-    span: CompactionWindow
-    first_hour: datetime
-    units: tuple[Unit, ...]
+    `span` is the window's name or `snapshot`. `name` is the prefix of the new files' names, and `label` is the name for
+    messages. `version` contains the snapshot's identifier and version.
+    """
 
-    @property
-    def end_hour(self) -> datetime:
-        """First hour after the window."""
-        return self.span.end(self.first_hour)
-
-    @property
-    def name(self) -> str:
-        """Prefix of the file names."""
-        return f"{self.span.name}_{self.first_hour:%Y-%m-%dT%H}"
-
-    @property
-    def label(self) -> str:
-        """Name for messages."""
-        return f"{self.span.name.replace('_', ' ')} from {hour_text(self.first_hour)} UTC"
-
-    @property
-    def lake_bytes(self) -> int:
-        return sum(unit.lake_bytes for unit in self.units)
-
-    @property
-    def file_count(self) -> int:
-        return sum(unit.file_count for unit in self.units)
-
-
-@dataclass(frozen=True)
-class VersionMerge:
-    """Files of a snapshot version to compact together."""
-
-    snapshot_id: str
-    snapshot_version: str
+    span: str
+    name: str
+    label: str
     file_count: int
     lake_bytes: int
-
-    #: Columns of `compacted_files`.
-    span = "snapshot"
-    first_hour = None
-    end_hour = None
-
-    @property
-    def name(self) -> str:
-        """Prefix of the file names."""
-        return self.snapshot_id
-
-    @property
-    def label(self) -> str:
-        """Name for messages."""
-        return f"version {short(self.snapshot_version)} of {self.snapshot_id}"
+    first_hour: datetime | None = None
+    end_hour: datetime | None = None
+    units: tuple[Unit, ...] = ()
+    version: tuple[str, str] | None = None
 
 
-def compactions(build: Build, *of: Dataset) -> list[tuple[Dataset, Merge | VersionMerge]]:
+def compactions(build: Build, *of: Dataset) -> list[tuple[Dataset, Merge]]:
     """Return the due compactions of several datasets, newest first within each dataset."""
     return [(one, merge) for one in of for merge in planned(build, one)]
 
 
-def planned(build: Build, dataset: Dataset) -> list[Merge] | list[VersionMerge]:
+def planned(build: Build, dataset: Dataset) -> list[Merge]:
     """Return a dataset's due compactions, starting with the newest hours or the most recently loaded version."""
     asked = {"table": dataset.name}
     if dataset.family is Family.SNAPSHOT:
-        found = (VersionMerge(*row) for row in answer(build.connection, _VERSIONS, asked))
-        return [merge for merge in found if _is_worth(merge.file_count, merge.lake_bytes)]
+        return [
+            Merge("snapshot", name, f"version {short(version)} of {name}", count, size, version=(name, version))
+            for name, version, count, size in answer(build.connection, _VERSIONS, asked)
+            if _is_worth(count, size)
+        ]
     return merges((Unit(*row) for row in answer(build.connection, statement("compaction/units"), asked)), build.now)
 
 
@@ -170,9 +133,13 @@ def merges(units: Iterable[Unit], now: datetime) -> list[Merge]:
     Rows of a dropped project are removed immediately.
     """
     left = list(units)
-    found: list[Merge] = []
+    found: list[tuple[datetime, Merge]] = []
     for span in reversed(SPANS):
-        for start, some in _by_span(left, span).items():
+        windows: defaultdict[datetime, list[Unit]] = defaultdict(list)
+        for unit in left:
+            if unit.span is None or _RANK[unit.span] <= _RANK[span.name]:
+                windows[span.start(unit.first_hour.astimezone(UTC))].append(unit)
+        for start, some in windows.items():
             if span.end(start) + span.age > now:
                 continue
             own = [unit for unit in some if unit.span == span.name]
@@ -181,19 +148,13 @@ def merges(units: Iterable[Unit], now: datetime) -> list[Merge]:
                 some = [unit for unit in some if unit.span != span.name]  # noqa: PLW2901
             files, size = sum(unit.file_count for unit in some), sum(unit.lake_bytes for unit in some)
             if mended or _is_worth(files, size):
-                found.append(Merge(span, start, tuple(some)))
+                name, label = f"{span.name}_{start:%Y-%m-%dT%H}", span.name.replace("_", " ")
+                label += f" from {hour_text(start)} UTC"
+                merge = Merge(span.name, name, label, files, size, start, span.end(start), tuple(some))
+                found.append((start, merge))
                 taken = set(map(id, some))
                 left = [unit for unit in left if id(unit) not in taken]
-    return sorted(found, key=lambda merge: (merge.first_hour, merge.span.name), reverse=True)
-
-
-def _by_span(units: Sequence[Unit], span: CompactionWindow) -> dict[datetime, list[Unit]]:
-    """Group units by the window of this length that contains them. Units with longer windows are omitted."""
-    found: dict[datetime, list[Unit]] = {}
-    for unit in units:
-        if unit.span is None or _RANK[unit.span] <= _RANK[span.name]:
-            found.setdefault(span.start(unit.first_hour.astimezone(UTC)), []).append(unit)
-    return found
+    return [merge for _, merge in sorted(found, key=lambda one: (one[0], one[1].span), reverse=True)]
 
 
 def _is_worth(file_count: int, lake_bytes: int) -> bool:

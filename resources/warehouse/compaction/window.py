@@ -18,7 +18,7 @@ import duckdb
 from resources.errors import clause
 from resources.formatting import hour_text
 from resources.storage import UNREADABLE, read_footer
-from resources.warehouse.compaction.plan import SETTLED, Merge, planned
+from resources.warehouse.compaction.plan import SETTLED, planned
 from resources.warehouse.database.connect import Build, answer, raise_revision
 from resources.warehouse.database.sql import transaction
 from resources.warehouse.read.lake_parts import LEAVING, window
@@ -51,11 +51,15 @@ _ROWS: Final = 500_000
 
 @dataclass(frozen=True)
 class Moved:
-    """A range of hours (excluding `end_hour`) whose changes are removed from the build file, with the row count."""
+    """A range of hours (excluding `end_hour`) whose changes are removed from the build file, with the row count.
+
+    `compaction_ids` are the compactions with these changes.
+    """
 
     first_hour: datetime
     end_hour: datetime
     row_count: int
+    compaction_ids: frozenset[str] = frozenset()
 
 
 def settled(now: datetime) -> datetime:
@@ -63,34 +67,23 @@ def settled(now: datetime) -> datetime:
     return (now.astimezone(UTC) - SETTLED).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
 
-def movable_changes(build: Build, before: datetime | None = None) -> Moved | None:
-    """Return the movable hours before `before` (default: the end of the settled months), or None if there are none."""
-    return _movable(build, before)[0]
+def movable_changes(build: Build, before: datetime | None = None, most: float = math.inf) -> Moved | None:
+    """Return the hours to remove from the build file, or None if there are no changes to remove.
 
-
-def _movable(build: Build, before: datetime | None, most: float = math.inf) -> tuple[Moved | None, set[str]]:
-    """Return the first hours that can be removed from the build file, and the compactions with their changes.
-
-    The range ends before the first hour that is pending for `articles` or due for its first compaction, and before the
-    number of changes exceeds `most`. If there are no changes to remove, no hours are returned.
+    The hours end before `before` (default: the end of the settled months), before the first hour that is pending for
+    `articles` or due for its first compaction, and before their changes exceed `most`.
     """
-    waiting = {
-        unit.first_hour
-        for merge in planned(build, LEAVING)
-        if isinstance(merge, Merge)
-        for unit in merge.units
-        if unit.span is None
-    }
+    waiting = {unit.first_hour for merge in planned(build, LEAVING) for unit in merge.units if unit.span is None}
     hours: list[datetime] = []
-    row_count, compactions = 0, set[str]()
+    row_count, compactions = 0, frozenset[str]()
     values = {"table": LEAVING.name, "before": before or settled(build.now)}
     for hour, count, its, is_pending in answer(build.connection, _MOVABLE, values):
         if is_pending or hour in waiting or (row_count and row_count + count > most):
             break
         hours.append(hour)
         row_count += count
-        compactions.update(its)
-    return (Moved(hours[0], hours[-1] + timedelta(hours=1), row_count) if row_count else None), compactions
+        compactions |= {*its}
+    return Moved(hours[0], hours[-1] + timedelta(hours=1), row_count, compactions) if row_count else None
 
 
 def move_window(build: Build, before: datetime | None = None) -> Moved | None:
@@ -102,9 +95,9 @@ def move_window(build: Build, before: datetime | None = None) -> Moved | None:
     hours. Returns None if no changes can be removed. Raises LakeFileError, without changing anything, if a compacted
     file is missing or contradicts the ledger.
     """
-    step, compactions = _movable(build, before, _ROWS)
+    step = movable_changes(build, before, _ROWS)
     if step is not None:
-        _check_files(build.connection, build.lake_root, compactions)
+        _check_files(build.connection, build.lake_root, step.compaction_ids)
         _move(build.connection, step)
     return step
 

@@ -40,9 +40,6 @@ from resources.warehouse.records import (
     WarehouseVersionError,
 )
 
-__all__ = ["Build", "Connector", "answer", "has_table", "locked", "merge_row_groups", "raise_revision"]
-
-
 _log = logging.getLogger(__name__)
 
 #: Readers use a separate pool, because writers change instance settings that must stay unchanged for readers.
@@ -271,15 +268,6 @@ def answer(
     """Return a query's rows as plain Python values. Timestamps are time-zone-aware and in UTC."""
     found = connection.sql(query, params=parameters or None).to_arrow_table()
     return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
-
-
-def has_table(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
-    """Return True if the file contains a table. Querying DuckDB's catalog would take ten times as long."""
-    try:
-        connection.execute(f"SELECT 1 FROM {name} LIMIT 0")  # noqa: S608  our own names
-    except duckdb.CatalogException:
-        return False
-    return True
 
 
 def raise_revision(connection: duckdb.DuckDBPyConnection) -> None:

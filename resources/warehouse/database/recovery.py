@@ -153,21 +153,14 @@ _UNSUPPORTED: Final = frozenset({errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.
 
 def copy_file(source: Path, target: Path) -> None:
     """Replace `target` with a copy that can share blocks with `source`, without syncing the copy. Raises OSError."""
-    if not (hasattr(os, "copy_file_range") and _copy_range(source, target)):
-        shutil.copyfile(source, target)
-
-
-def _copy_range(source: Path, target: Path) -> bool:
-    """Copy with `copy_file_range`. Return False if the file system does not support `copy_file_range`."""
     with source.open("rb") as read, target.open("wb") as written:
         try:
             while os.copy_file_range(read.fileno(), written.fileno(), 1 << 30):
                 pass
-        except OSError as error:
-            if error.errno not in _UNSUPPORTED:
+        except (AttributeError, OSError) as error:  # only Linux has this call
+            if isinstance(error, OSError) and error.errno not in _UNSUPPORTED:
                 raise
-            return False
-    return True
+            shutil.copyfileobj(read, written)
 
 
 _HERE = f"database_name = {quoted(NAME)}"
@@ -194,7 +187,10 @@ def remove_code(build: Path) -> None:
             connection.execute(f"ATTACH {quoted(str(build))} AS {NAME}")
             connection.execute("SET enable_external_access = false")
             for query in _CODE:
-                for kind, schema, name, table in _found(connection, query):
+                found: list[tuple[str, str, str, str | None]] = []
+                with contextlib.suppress(duckdb.CatalogException):
+                    found = connection.execute(query).fetchall()
+                for kind, schema, name, table in found:
                     place = f"{NAME}.{identifier(schema)}"
                     of = f"{place}.{identifier(name)}"
                     if table is not None:
@@ -212,10 +208,3 @@ def remove_code(build: Path) -> None:
             f"DuckDB cannot remove the views, macros and triggers of {build} ({clause(error)}). Nothing was published. "
             "Use another copy, or rebuild the warehouse from the archive: `wme rebuild`."
         ) from error
-
-
-def _found(connection: duckdb.DuckDBPyConnection, query: str) -> list[tuple[str, str, str, str | None]]:
-    try:
-        return connection.execute(query).fetchall()
-    except duckdb.CatalogException:
-        return []

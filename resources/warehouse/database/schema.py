@@ -31,14 +31,9 @@ def create_table(table: tables.Table) -> str:
     columns = [
         f"{identifier(column.name)} {sql_type(column.type)}{' NOT NULL' if column.required else ''}" for column in table
     ]
+    schema = "internal" if table.name in INTERNAL_COLUMNS else "main"
     columns += [f"{name} {kind}" for name, kind in INTERNAL_COLUMNS.get(table.name, {}).items()]
-    return (
-        f"CREATE TABLE IF NOT EXISTS {_schema_of(table)}.{identifier(table.name)} (\n  " + ",\n  ".join(columns) + "\n)"
-    )
-
-
-def _schema_of(table: tables.Table) -> str:
-    return "internal" if table.name in INTERNAL_COLUMNS else "main"
+    return f"CREATE TABLE IF NOT EXISTS {schema}.{identifier(table.name)} (\n  " + ",\n  ".join(columns) + "\n)"
 
 
 def comments(table: tables.Table, kind: str = "TABLE") -> Iterator[str]:
@@ -72,12 +67,7 @@ def native_tables() -> tuple[tables.Table, ...]:
 
 def digest() -> str:
     """Return the build file's schema version, a digest of all table declarations."""
-    return _digest(native_tables())
-
-
-@functools.cache
-def _digest(natives: tuple[tables.Table, ...]) -> str:
-    return hashlib.sha256(_script(natives).encode()).hexdigest()[:16]
+    return hashlib.sha256(_script(native_tables()).encode()).hexdigest()[:16]
 
 
 class OutdatedError(Exception):
@@ -99,8 +89,13 @@ def ensure(connection: duckdb.DuckDBPyConnection) -> None:
     if found == wanted:
         return
     script = _script(native_tables())
-    if found is not None and (changed := _changed(connection, script)):
-        raise OutdatedError(f"it was created for version {found} of the tables; changed since: {', '.join(changed)}")
+    if found is not None:
+        declared = _declared(script)
+        changed = sorted(name for name, text in _tables(connection).items() if declared.get(name, text) != text)
+        if changed:
+            raise OutdatedError(
+                f"it was created for version {found} of the tables; changed since: {', '.join(changed)}"
+            )
     try:
         with transaction(connection):
             connection.execute(script)
@@ -128,12 +123,6 @@ def _script(natives: tuple[tables.Table, ...]) -> str:
     for view in VIEWS:
         statements += [statement(f"views/{view.name}", **parts), *comments(view, "VIEW")]
     return ";\n".join(statements)
-
-
-def _changed(connection: duckdb.DuckDBPyConnection, script: str) -> list[str]:
-    """Return the sorted names of tables that differ from the current declarations."""
-    wanted = _declared(script)
-    return sorted(name for name, declared in _tables(connection).items() if wanted.get(name, declared) != declared)
 
 
 @functools.cache

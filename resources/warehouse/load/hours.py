@@ -34,15 +34,9 @@ from resources.warehouse.read.lake_parts import make_all_changes, window
 from resources.warehouse.read.ledger import faulty
 from resources.warehouse.records import HourLoad, HourStatus, LakeFileError, utc_text
 
-# Rows in a missing compacted file stay masked, because the file might be restored.
 _SHOW_AGAIN = """
 DELETE FROM internal.hidden_rows
-WHERE reason = 'same_revision' AND batch_hour BETWEEN $first AND $last AND list_contains($projects, project_id)
-  AND (batch_hour, project_id, namespace_id) NOT IN (
-    SELECT (batch_hour, project_id, namespace_id)
-    FROM loads
-    WHERE table_name = $table AND batch_hour < $cold_until AND list_contains(CAST($gone AS VARCHAR[]), compaction_id)
-  )
+WHERE reason = 'same_revision' AND batch_hour = $hour AND list_contains($projects, project_id)
 """
 # Query that compares all of a project's files for an hour. If a page changes its namespace, two files contain the same
 # revision.
@@ -52,7 +46,7 @@ SELECT lake_path, file_row, 'same_revision', batch_hour, project_id, namespace_i
 FROM (
   SELECT batch_hour, project_id, namespace_id, file_row
   FROM {changes}
-  WHERE batch_hour BETWEEN $first AND $last AND list_contains($projects, project_id)
+  WHERE batch_hour = $hour AND list_contains($projects, project_id)
   QUALIFY row_number() OVER (
     PARTITION BY batch_hour, project_id, {body}
     ORDER BY change_type = 'update' DESC, event_at DESC, event_key DESC, namespace_id
@@ -172,7 +166,12 @@ def _replace_rows(
         forget_incoming(connection, dataset.name)
     paths = [str(file.path) for file in files]
     try:
-        _refuse_misplaced_rows(connection, paths)
+        if misplaced := connection.execute(_MISPLACED, {"paths": paths}).fetchall():
+            name, count = misplaced[0]
+            raise LakeFileError(
+                f"The lake file {name} contains {count} rows whose hour, project or namespace differs from its "
+                "archive. Nothing was loaded. Remove the file and convert its archive again."
+            )
         hide_repeated(connection, dataset, paths)
         inserted = insert_once(connection, dataset, paths)
         enter(connection)
@@ -180,38 +179,20 @@ def _replace_rows(
         raise unreadable(f"{dataset.name} {utc_text(hour)}", files, dataset.table, error) from error
     connection.execute(statement("load/cover"))
     if dataset.body_of:
-        hide_same_revisions(build, dataset, (hour, hour), sorted({file.project_id for file in files}))
+        _hide_same_revisions(build, dataset, hour, sorted({file.project_id for file in files}))
     return inserted
 
 
-def hide_same_revisions(
-    build: Build, dataset: Dataset, hours: tuple[datetime, datetime], projects: Sequence[str]
-) -> None:
-    """Mask rows whose page text is also in another row of the same hour, from the first to the last hour in `hours`.
-
-    The caller provides the transaction.
-    """
+def _hide_same_revisions(build: Build, dataset: Dataset, hour: datetime, projects: Sequence[str]) -> None:
+    """Mask rows whose page text is also in another row of the same hour."""
     connection, changes = build.connection, dataset.name
-    known = window(connection)
-    values = {"first": hours[0], "last": hours[1], "projects": list(projects)}
-    cold: dict[str, object] = {"table": dataset.name, "cold_until": hours[0], "gone": []}
-    if known is not None and hours[0] < known.first_hour:
-        gone = make_all_changes(connection, build.lake_root, projects, partly=True)
-        changes, cold = "all_changes", cold | {"cold_until": known.first_hour, "gone": sorted(gone)}
-    connection.execute(_SHOW_AGAIN, values | cold)
-    body = ", ".join(dataset.body_of)
-    connection.execute(filled(_HIDE_SAME_REVISIONS, changes=changes, body=body), values | {"table": dataset.name})
-
-
-def _refuse_misplaced_rows(connection: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> None:
-    """Raise LakeFileError if a file in `incoming` contains rows for another hour, project or namespace."""
-    strangers = connection.execute(_MISPLACED, {"paths": list(paths)}).fetchall()
-    if strangers:
-        name, count = strangers[0]
-        raise LakeFileError(
-            f"The lake file {name} contains {count} rows whose hour, project or namespace differs from its archive. "
-            "Nothing was loaded. Remove the file and convert its archive again."
-        )
+    known, values = window(connection), {"hour": hour, "projects": projects}
+    if known is not None and hour < known.first_hour:
+        make_all_changes(connection, build.lake_root, projects, partly=True)
+        changes = "all_changes"
+    connection.execute(_SHOW_AGAIN, values)
+    query = filled(_HIDE_SAME_REVISIONS, changes=changes, body=", ".join(dataset.body_of))
+    connection.execute(query, values | {"table": dataset.name})
 
 
 # An hour can no longer be fetched after the service has deleted its file.
@@ -240,20 +221,17 @@ _NOTED = """
 CREATE OR REPLACE TEMP TABLE noted AS
 SELECT
   announced.*,
-  hours.state IS NOT NULL AS is_known,
   (announced.state, announced.reason) IS DISTINCT FROM (hours.state, hours.reason) AS is_new
 FROM announced
 LEFT JOIN hours USING (table_name, batch_hour, project_id, namespace_id)
 ANTI JOIN loads USING (table_name, batch_hour, project_id, namespace_id)
 """
 _RECORD = """
-UPDATE hours
-SET state = noted.state, reason = noted.reason, row_count = noted.row_count, checked_at = noted.checked_at
-FROM noted
+DELETE FROM hours USING noted
 WHERE (hours.table_name, hours.batch_hour, hours.project_id, hours.namespace_id)
   = (noted.table_name, noted.batch_hour, noted.project_id, noted.namespace_id);
 
-INSERT INTO hours BY NAME SELECT * EXCLUDE (is_known, is_new) FROM noted WHERE NOT is_known
+INSERT INTO hours BY NAME SELECT * EXCLUDE (is_new) FROM noted
 """
 
 

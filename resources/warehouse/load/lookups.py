@@ -52,39 +52,36 @@ def load_lookups(build: Build, files: Sequence[ConvertedFile], *, reload: bool =
     again if they did not find a title of the new files. Raises LakeFileError, without changing anything, if a file is
     missing or contradicts the announced counts.
     """
-    connection = build.connection
+    connection, lake_root, now = build
     with transaction(connection):
         known = set(connection.execute("SELECT source_at, digest FROM loads WHERE table_name = 'lookups'").fetchall())
         fresh = [file for file in files if reload or (file.source_at, file.digest) not in known]
         if not fresh:
             return 0
-        _replace(build, fresh)
+        announced = []
+        for file in fresh:
+            check_counts(file, LOOKUPS.table)
+            assert file.source_at is not None  # of lookups
+            hour = file.source_at.replace(minute=0, second=0, microsecond=0)
+            path = lake_path(lake_root, f"{LOOKUPS.name}/{hour_folder(hour)}", file.path)
+            its = {"table_name": LOOKUPS.name, "batch_hour": None, "lake_path": path, "loaded_at": now}
+            announced.append((file, its | {"applied_at": None, "redone": False}))
+        announce(connection, announced)
+        for table in (LOOKUPS.name, "rejects", "loads"):
+            ours = "" if table == LOOKUPS.name else "table_name = 'lookups' AND "
+            connection.execute(f"DELETE FROM {table} WHERE {ours}{_OF_FILE} IN ({_INCOMING})")  # noqa: S608  declared names
+        try:
+            insert = filled(_INSERT, columns=column_list(LOOKUPS.table.narrow))
+            connection.execute(insert, {"paths": [str(file.path) for file in fresh]})
+            enter(connection)
+        except duckdb.Error as error:
+            raise unreadable("the lookups", fresh, LOOKUPS.table, error) from error
+        connection.execute(
+            "UPDATE loads SET applied_at = NULL WHERE table_name = 'lookups' "  # noqa: S608  constants
+            f"AND {_OF_FILE} IN ({_LATER} UNION {_EARLIER})"
+        )
         raise_revision(connection)
     return sum(file.row_count for file in fresh)
-
-
-def _replace(build: Build, files: Sequence[ConvertedFile]) -> None:
-    (connection, lake_root, now), announced = build, []
-    for file in files:
-        check_counts(file, LOOKUPS.table)
-        assert file.source_at is not None  # of lookups
-        hour = file.source_at.replace(minute=0, second=0, microsecond=0)
-        path = lake_path(lake_root, f"{LOOKUPS.name}/{hour_folder(hour)}", file.path)
-        its = {"table_name": LOOKUPS.name, "batch_hour": None, "lake_path": path, "loaded_at": now, "applied_at": None}
-        announced.append((file, its | {"redone": False}))
-    announce(connection, announced)
-    for table in (LOOKUPS.name, "rejects", "loads"):
-        ours = "" if table == LOOKUPS.name else "table_name = 'lookups' AND "
-        connection.execute(f"DELETE FROM {table} WHERE {ours}{_OF_FILE} IN ({_INCOMING})")  # noqa: S608  declared names
-    try:
-        insert = filled(_INSERT, columns=column_list(LOOKUPS.table.narrow))
-        connection.execute(insert, {"paths": [str(file.path) for file in files]})
-        enter(connection)
-    except duckdb.Error as error:
-        raise unreadable("the lookups", files, LOOKUPS.table, error) from error
-    connection.execute(
-        f"UPDATE loads SET applied_at = NULL WHERE table_name = 'lookups' AND {_OF_FILE} IN ({_LATER} UNION {_EARLIER})"  # noqa: S608
-    )
 
 
 class Page(NamedTuple):

@@ -71,31 +71,36 @@ def load_snapshot(
         loaded = f"SELECT identifier, digest FROM loads WHERE {_OF_SCOPE} AND source_at = ?"  # noqa: S608  constant
         held = dict(answer(connection, loaded, [*_scope(snapshot), source_at]))
         digests = {file.identifier: file.digest for file in snapshot.files}
-        lost = known and faulty(connection, lake_root, _compacted(connection, snapshot, source_at))
+        compacted = answer(
+            connection,
+            "SELECT lake_path FROM compacted_files WHERE compaction_id IN "  # noqa: S608  constant
+            f"(SELECT compaction_id FROM loads WHERE {_OF_SCOPE} AND source_at = ?)",
+            [*_scope(snapshot), source_at],
+        )
+        lost = faulty(connection, lake_root, (path for (path,) in compacted))
         changed = reload or not known or bool(lost) or held != digests
-        before = _base(connection, snapshot)
+        has_state = snapshot.dataset.state is not None
+        before = _newest_first(connection, snapshot)[:1]
         dropped: list[str] = []
         if changed:
             if known:
                 _drop(connection, snapshot, snapshot.snapshot_version)
             boundary, row_count, duplicates = _take_in(build, snapshot)
             versions = _newest_first(connection, snapshot)
-            if snapshot.dataset.state is not None:
-                dropped = versions[1 + keep_replaced :]
-            else:
-                dropped = [version for version in versions if version != snapshot.snapshot_version]
+            replaced = [version for version in versions if version != snapshot.snapshot_version]
+            dropped = versions[1 + keep_replaced :] if has_state else replaced
             for version in dropped:
                 _drop(connection, snapshot, version)
             retire(connection)
             raise_revision(connection)
         else:
             boundary, row_count, duplicates, _ = known[0]
-        base = _base(connection, snapshot)
-        is_base = base == snapshot.snapshot_version or snapshot.dataset.state is None
+        base = _newest_first(connection, snapshot)[:1]
+        is_base = base == [snapshot.snapshot_version] or not has_state
         if changed and not is_base:
             _mark(connection, snapshot, snapshot.snapshot_version, now)
-        if base != before:
-            _mark(connection, snapshot, base, None)
+        if has_state and base != before:
+            _mark(connection, snapshot, base[0], None)
     return SnapshotLoad(
         snapshot_id=snapshot.snapshot_id,
         snapshot_version=snapshot.snapshot_version,
@@ -197,20 +202,13 @@ def _newest(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, paths: Se
     """Return the rows' greatest event_at, or None. Raises LakeFileError if a row belongs to another version."""
     # an unknown time is the earliest datetime (year 1), from which ten minutes cannot be subtracted
     newest = "greatest(max(event_at), to_timestamp(0))" if "event_at" in snapshot.dataset.table.schema.names else "NULL"
-    found, strangers = answer(
+    version = snapshot.snapshot_id, snapshot.snapshot_version, snapshot.project_id, snapshot.namespace_id
+    [(found, strangers)] = answer(
         connection,
-        f"SELECT {newest}, count_if(snapshot_id IS DISTINCT FROM $identifier "  # noqa: S608
-        "OR snapshot_version IS DISTINCT FROM $version OR project_id IS DISTINCT FROM $project "
-        "OR namespace_id IS DISTINCT FROM $namespace) "
-        "FROM read_parquet($paths, hive_partitioning = false)",
-        {
-            "paths": list(paths),
-            "identifier": snapshot.snapshot_id,
-            "version": snapshot.snapshot_version,
-            "project": snapshot.project_id,
-            "namespace": snapshot.namespace_id,
-        },
-    )[0]
+        f"SELECT {newest}, count_if((snapshot_id, snapshot_version, project_id, namespace_id) "  # noqa: S608
+        "IS DISTINCT FROM ($2, $3, $4, $5)) FROM read_parquet($1, hive_partitioning = false)",
+        [list(paths), *version],
+    )
     if strangers:
         raise LakeFileError(
             f"The files of snapshot {snapshot.snapshot_id} contain {strangers} rows of another snapshot, version, "
@@ -232,12 +230,7 @@ def _source_at(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, moment
     return hour
 
 
-def _base(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> str | None:
-    """Return the version that is the base of the snapshot's current state, or None if no such version exists."""
-    return next(iter(_newest_first(connection, snapshot)), None) if snapshot.dataset.state is not None else None
-
-
-def _mark(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, version: str | None, now: datetime | None) -> None:
+def _mark(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, version: str, now: datetime | None) -> None:
     """Set a version's `applied_at`. None means that the version is pending for the current state.
 
     If the newest version is reloaded with older rows, an older version can become the base again. In this case, the
@@ -281,16 +274,6 @@ def _drop(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, version: st
             [version, *_scope(snapshot)],
         )
     connection.execute(f"DELETE FROM snapshots WHERE {_OF_SCOPE} AND snapshot_version = ?", key)  # noqa: S608  constant words
-
-
-def _compacted(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, source_at: datetime | None) -> list[str]:
-    """Return the paths of the compacted files that contain a version's rows, relative to the lake."""
-    found = connection.execute(
-        "SELECT lake_path FROM compacted_files WHERE compaction_id IN "  # noqa: S608
-        f"(SELECT compaction_id FROM loads WHERE {_OF_SCOPE} AND source_at = ?)",
-        [*_scope(snapshot), source_at],
-    ).fetchall()
-    return [path for (path,) in found]
 
 
 def _scope(snapshot: Snapshot) -> list[str | int]:

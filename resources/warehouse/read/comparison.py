@@ -168,15 +168,14 @@ def _compare(
         for side, paths in (("streamed", streamed), ("filed", filed))
     }
     query = sql.statement("read/comparison", differing=f"[{differing}]", **sides)
-    return [
-        Comparison(*[hour, *row[:-1], tuple(_example(**one) for one in (row[-1] or ())[:_EXAMPLES])])
-        for row in connection.execute(query).fetchall()
-    ]
-
-
-def _example(difference: str, name: str, event_id: str | None, columns: Sequence[str]) -> str:
-    where = f" ({', '.join(columns)})" if difference == "different" else ""
-    return f"{name!r}, event {event_id}: {difference}{where}"
+    compared = []
+    for *counts, differences in connection.execute(query).fetchall():
+        examples = []
+        for one in (differences or ())[:_EXAMPLES]:
+            where = f" ({', '.join(one['columns'])})" if one["difference"] == "different" else ""
+            examples.append(f"{one['name']!r}, event {one['event_id']}: {one['difference']}{where}")
+        compared.append(Comparison(*[hour, *counts, tuple(examples)]))
+    return compared
 
 
 def keep_visibility_changes(build: Build) -> int:

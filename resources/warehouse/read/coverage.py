@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import groupby
 from typing import Final
 
 from resources.datasets import ARTICLE_CHANGES, LATE, RETENTION, Dataset, base_of, last_complete_hour
 from resources.formatting import counted, hour_text, listed
 from resources.tables import COVERED, NO_SNAPSHOT, HourState
-from resources.warehouse.read.reading import Reader, Scope
+from resources.warehouse.read.reading import Reader
 
 #: State of an hour without a row in `hours`.
 UNKNOWN: Final = "unknown"
@@ -178,7 +179,8 @@ def _survey(
     published: bool,
 ) -> tuple[list[Place], list[tuple[str, int]]]:
     """Return the mirrored projects and namespaces with their hours, and known pairs that are not mirrored."""
-    known = {(one.project_id, one.namespace_id): one for one in warehouse.scopes(since, dataset, published=published)}
+    scopes = warehouse.scopes(since, dataset, published=published)
+    known = {(project, namespace): about for project, namespace, *about in scopes}
     base = base_of(dataset)
     bases = None if base is None else warehouse.snapshot_scopes(base, published=published)
     found: dict[tuple[str, int], dict[datetime, Cell]] = {}
@@ -188,18 +190,17 @@ def _survey(
     hours = [since + number * _HOUR for number in range((until - since) // _HOUR + 1)]
     places = []
     for place in sorted(set(scope)):
-        here = known.get(place) or Scope(*place, until + _HOUR, False, None, 0, None)
+        first_hour, has_begun, *newest_and_gaps = known.get(place) or (until + _HOUR, False, None, 0, None)
         there = found.get(place, {})
         cells = []
         for hour in hours:
-            is_before = hour < here.first_hour
+            is_before = hour < first_hour
             cell = there.get(hour, Cell(hour, OUTSIDE if is_before else UNKNOWN))
-            if here.has_begun and is_before and cell.state == HourState.PAST_RETENTION:
+            if has_begun and is_before and cell.state == HourState.PAST_RETENTION:
                 cell = Cell(hour, OUTSIDE)  # the hour was requested but can no longer be fetched
             cells.append(cell)
         has_snapshot = None if bases is None else place in bases
-        gap = here.older_gap_count, here.older_gap_at
-        places.append(Place(*place, tuple(cells), dataset.name, here.newest_hour, *gap, has_snapshot))
+        places.append(Place(*[*place, tuple(cells), dataset.name, *newest_and_gaps, has_snapshot]))
     return places, sorted(known.keys() - set(scope))
 
 
@@ -218,7 +219,27 @@ def _lag(place: Place, now: datetime) -> str | None:
 
 def gaps(places: Iterable[Place], now: datetime) -> list[Gap]:
     """Return the gaps in the examined hours, except hours that might still be published."""
-    return [gap for place in places for gap in _gaps(place, now)]
+    found = []
+    for place in places:
+        known = [cell.batch_hour for cell in place.cells if cell.state not in {UNKNOWN, OUTSIDE}]
+        # hours after the last known hour are a lag, not a gap
+        kinds = groupby(place.cells, partial(_kind, now=now, last=max(known, default=None)))
+        for some in (list(cells) for kind, cells in kinds if kind is not None):
+            first, last = some[0], some[-1]
+            reason = _UNRECORDED if first.state == UNKNOWN else first.reason
+            varies = any(cell.reason != first.reason for cell in some)
+            hours = first.batch_hour, last.batch_hour
+            found.append(Gap(place.project_id, place.namespace_id, *hours, first.state, reason, place.dataset, varies))
+    return found
+
+
+def _kind(cell: Cell, now: datetime, last: datetime | None) -> tuple[str, str | None] | None:
+    """Return what consecutive cells of a gap share, or None for a cell outside a gap. `last` is the last known hour."""
+    is_behind = cell.state == UNKNOWN and (last is None or cell.batch_hour > last)
+    if cell.state in COVERED or cell.state == OUTSIDE or is_early(cell, now) or is_behind:
+        return None
+    # a reason can contain hour-specific paths, dates and numbers
+    return cell.state, re.sub(r"\S*[/\d]\S*", "", cell.reason or "")
 
 
 def gap_hours(found: Iterable[Gap]) -> Counter[tuple[str, str, int]]:
@@ -241,37 +262,6 @@ def remedy(found: Iterable[Gap]) -> str | None:
 def is_early(cell: Cell, now: datetime) -> bool:
     """Return True if an hour is unpublished but not yet late enough to need attention."""
     return cell.state == HourState.NOT_YET and now - cell.batch_hour < LATE
-
-
-def _gaps(place: Place, now: datetime) -> Iterator[Gap]:
-    known = [cell.batch_hour for cell in place.cells if cell.state not in {UNKNOWN, OUTSIDE}]
-
-    def kind(cell: Cell) -> tuple[str, str | None] | None:
-        """Return the values that all cells of a gap share, or None for a cell outside a gap."""
-        # hours after the last known hour are a lag, not a gap
-        behind = cell.state == UNKNOWN and (not known or cell.batch_hour > known[-1])
-        if cell.state in COVERED or cell.state == OUTSIDE or is_early(cell, now) or behind:
-            return None
-        return cell.state, _kind(cell.reason)
-
-    for found, some in groupby(place.cells, kind):
-        if found is not None:
-            first, *others = some
-            yield Gap(
-                place.project_id,
-                place.namespace_id,
-                first.batch_hour,
-                (others or [first])[-1].batch_hour,
-                first.state,
-                _UNRECORDED if first.state == UNKNOWN else first.reason,
-                place.dataset,
-                varies=any(cell.reason != first.reason for cell in others),
-            )
-
-
-def _kind(reason: str | None) -> str | None:
-    """Return a reason without hour-specific paths, dates and numbers."""
-    return None if reason is None else re.sub(r"\S*[/\d]\S*", "", reason)
 
 
 def _prefix(dataset: str) -> str:

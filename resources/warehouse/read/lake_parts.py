@@ -22,7 +22,7 @@ from resources.formatting import hour_text
 from resources.tables import Table
 from resources.warehouse.database.connect import answer
 from resources.warehouse.database.sql import FORMULAS, column_list, filled, identifier, moment, quoted, statement
-from resources.warehouse.read.ledger import FaultyFile, faults
+from resources.warehouse.read.ledger import faults
 from resources.warehouse.records import LakeFileError
 
 #: Maximum depth of expanded parts. Headings have six levels, and the deepest recorded part is at level 5.
@@ -219,20 +219,16 @@ class LakePart:
 
 
 _VERSIONS = """
-SELECT snapshot_id, snapshot_version, project_id, namespace_id, source_at
-FROM {versions}
+SELECT version.project_id, version.namespace_id, snapshot_id, snapshot_version, version.source_at,
+  coalesce(list(DISTINCT {path} ORDER BY {path}) FILTER (loads.row_count > 0), [])
+FROM {versions} AS version
+LEFT JOIN loads USING (table_name, project_id, namespace_id, source_at)
+LEFT JOIN compacted_files AS file USING (table_name, compaction_id)
 WHERE table_name = $table
-ORDER BY boundary_at, snapshot_id, snapshot_version
+GROUP BY ALL
+ORDER BY any_value(boundary_at), snapshot_id, snapshot_version
 """
 _BASES = "(SELECT *, $table AS table_name FROM internal.bases)"
-_FILES_OF_VERSIONS = """
-SELECT DISTINCT loads.project_id, loads.namespace_id, loads.source_at,
-  coalesce(file.lake_path, loads.lake_path) AS lake_path
-FROM loads
-LEFT JOIN compacted_files AS file USING (table_name, compaction_id)
-WHERE table_name = $table AND loads.row_count > 0
-ORDER BY lake_path
-"""
 _FILES_OF_HOURS = """
 SELECT lake_path, batch_hour, false AS is_compacted FROM loads
 WHERE table_name = $table AND row_count > 0 AND compaction_id IS NULL
@@ -263,23 +259,11 @@ def lake_parts(
         single = tuple(str(root / path) for path, _, is_compacted in found if not is_compacted)
         compacted = tuple(str(root / with_bodies(path)) for path, _, is_compacted in found if is_compacted)
         return [LakePart(dataset, f"{root}/", single), LakePart(dataset, f"{root}/", compacted, is_compacted=True)]
-    kept = answer(connection, filled(_VERSIONS, versions=_BASES if bases_only else "snapshots"), values)
-    files: dict[tuple[Any, ...], list[str]] = {}
-    # most mirrors do not contain snapshots for most datasets
-    for *place, path in answer(connection, _FILES_OF_VERSIONS, values) if kept else ():
-        files.setdefault(tuple(place), []).append(str(within(root, path) if checked else root / path))
+    versions = _BASES if bases_only else "snapshots"
+    query = filled(_VERSIONS, versions=versions, path="coalesce(file.lake_path, loads.lake_path)")
     return [
-        LakePart(
-            dataset,
-            f"{root}/",
-            tuple(files.get((project, namespace, source_at), ())),
-            project,
-            namespace,
-            identifier,
-            version,
-            source_at,
-        )
-        for identifier, version, project, namespace, source_at in kept
+        LakePart(dataset, f"{root}/", tuple(str(within(root, path) if checked else root / path) for path in paths), *of)
+        for *of, paths in answer(connection, query, values)
     ]
 
 
@@ -316,7 +300,7 @@ def window(connection: duckdb.DuckDBPyConnection) -> Window | None:
 
 
 _COLD_FILES = """
-SELECT lake_path, file.first_hour, end_hour, compaction_id
+SELECT lake_path, file.first_hour, end_hour
 FROM compacted_files AS file
 JOIN internal.hot_window AS hot ON file.first_hour < hot.first_hour
 WHERE table_name = $table
@@ -328,8 +312,8 @@ ORDER BY file.first_hour, lake_path
 
 def cold_files(
     connection: duckdb.DuckDBPyConnection, projects: Collection[str] | None = None
-) -> list[tuple[str, datetime, datetime, str]]:
-    """Return the compacted files with older changes, each with its path, first hour, end and compaction."""
+) -> list[tuple[str, datetime, datetime]]:
+    """Return the compacted files with older changes, each with its path, first hour and end."""
     values = {"table": LEAVING.name, "projects": None if projects is None else sorted(projects)}
     return answer(connection, _COLD_FILES, values)
 
@@ -340,33 +324,27 @@ def make_all_changes(
     projects: Collection[str] | None = None,
     *,
     partly: bool = False,
-) -> frozenset[str]:
+) -> None:
     """Create a build file's temporary `all_changes` view, which adds changes from older hours to `article_changes`.
 
     `projects` contains the projects to query, or is None for all projects. Changes in other projects might be missing.
-    If `partly` is True, changes in missing or damaged files are omitted, and the compactions with such files are
-    returned. Otherwise, raises LakeFileError if a compacted file is missing or damaged.
+    If `partly` is True, changes in missing or damaged files are omitted. Otherwise, raises LakeFileError if a compacted
+    file is missing or damaged.
     """
-    native = f"SELECT {column_list(LEAVING.table.narrow)}, event_key, file_row FROM article_changes"  # noqa: S608
-    parts = [native]
-    gone: list[tuple[str, datetime, datetime, str]] = []
+    parts = [f"SELECT {column_list(LEAVING.table.narrow)}, event_key, file_row FROM article_changes"]  # noqa: S608
     if (known := window(connection)) is not None:
         root = lake_root.resolve()
-        files = cold_files(connection, projects)
-        lost = faults(connection, lake_root, [root / file[0] for file in files])
-        gone = [file for file in files if root / file[0] in lost]
-        if gone and not partly:
-            raise _lost(lost[root / gone[0][0]], *gone[0][1:3], len(gone))
-        parts += known.cold(root, [str(root / file[0]) for file in files if file not in gone], filled(f", {_KEYS}"))
+        files = {root / path: hours for path, *hours in cold_files(connection, projects)}
+        lost = faults(connection, lake_root, files)
+        if lost and not partly:
+            path, file = next(iter(lost.items()))
+            first, end = files[path]
+            more = f" ({len(lost)} such files)" if len(lost) > 1 else ""
+            raise LakeFileError(
+                f"The compacted file {file}{more}. No other lake file contains the changes from {hour_text(first)} to "
+                f"{hour_text(end)} UTC, so results that need all changes cannot be computed. Nothing was changed. "
+                "Restore the file, or materialize lake/article_changes and warehouse/article_changes again for these "
+                "hours, which needs only the archive."
+            )
+        parts += known.cold(root, [str(path) for path in files if path not in lost], filled(f", {_KEYS}"))
     connection.execute("CREATE OR REPLACE TEMP VIEW all_changes AS\n" + "\nUNION ALL\n".join(parts))
-    return frozenset(file[3] for file in gone)
-
-
-def _lost(file: FaultyFile, first: datetime, end: datetime, count: int) -> LakeFileError:
-    more = f" ({count} such files)" if count > 1 else ""
-    return LakeFileError(
-        f"The compacted file {file}{more}. No other lake file contains the changes from {hour_text(first)} to "
-        f"{hour_text(end)} UTC, so results that need all changes cannot be computed. Nothing was changed. "
-        "Restore the file, or materialize lake/article_changes and warehouse/article_changes again for these hours, "
-        "which needs only the archive."
-    )

@@ -3,14 +3,15 @@
 A file is faulty if it is missing, has the wrong size, has no valid footer, or is recorded as damaged. Every publication
 checks all files, so the check must be fast. The check reads the status of each file, and footers only of files that
 have changed since the last check. Data pages are not read. A reader that finds a damaged data page records the file
-(`Damaged.note`).
+(`note_damage`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
@@ -24,7 +25,7 @@ from resources.datasets.paths import with_bodies, with_rows
 from resources.errors import clause
 from resources.formatting import counted
 from resources.storage import UNREADABLE, is_damage, read_footer, verify
-from resources.warehouse.database.connect import answer, has_table
+from resources.warehouse.database.connect import answer
 from resources.warehouse.database.sql import statement
 from resources.warehouse.records import WarehouseDamagedError
 
@@ -121,7 +122,8 @@ def named_in(copy: Path) -> Iterator[tuple[tuple[str, ...], int]]:
         # the copy is untrusted: its tables could be views that read other files
         with duckdb.connect(copy, read_only=True, config={"enable_external_access": False}) as connection:
             # a missing table is created when the copy is opened, so it must not hide the other table's files
-            there = [query for table, query in _NAMED.items() if has_table(connection, table)]
+            held = {table for table, *_ in connection.execute("SHOW TABLES").fetchall()}
+            there = [query for table, query in _NAMED.items() if table in held]
             found = connection.execute("\nUNION ALL\n".join(there) or "SELECT 1 LIMIT 0")
             while rows := found.fetchmany(_ROWS):
                 for path, size, is_compacted in rows:
@@ -187,53 +189,35 @@ def named(faulty: Sequence[FaultyFile]) -> str:
     return "; ".join([*map(str, faulty[:_SHOWN]), *more])
 
 
-@dataclass(frozen=True)
-class Looked:
-    """The last lake file check, with its start time (None if no check has run) and the faulty files found."""
-
-    at_ns: int | None = None
-    faulty: Container[str] = ()
-
-    @classmethod
-    def last(cls, connection: duckdb.DuckDBPyConnection) -> Looked:
-        """Return the check of the last publication in a build or published file, or an empty result if none exists."""
-        facts = publication(connection)
-        return cls(facts.get(LOOKED_AT), facts.get(MISSING, ()))
-
-
 def publication(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
     """Return the facts of the last publication in a build or published file."""
     rows = connection.execute("SELECT name, value FROM internal.publication").fetchall()
     return {name: json.loads(value) for name, value in rows}
 
 
-class Damaged:
-    """Stored records of files with damaged data pages. A record expires when its file is replaced."""
+def _damaged_file(data: Path) -> Path:
+    """Return the path of the records of files with damaged data pages. A record expires when its file is replaced."""
+    return data / "state" / "damaged.json"
 
-    def __init__(self, data: Path) -> None:
-        self._path = data / "state" / "damaged.json"
-        self._lake = data / "lake"
 
-    def read(self) -> dict[str, tuple[list[int], str]]:
-        """Return a mapping from file path (relative to the lake) to the file's recorded mark and damage."""
-        try:
-            notes = json.loads(self._path.read_bytes())
-            return {path: ([int(one) for one in mark], str(why)) for path, (mark, why) in notes.items()}
-        except (OSError, ValueError, TypeError, AttributeError):
-            return {}
+def damaged(data: Path) -> dict[str, tuple[list[int], str]]:
+    """Return a mapping from the path of a damaged lake file (relative to the lake) to its recorded mark and damage."""
+    try:
+        notes = json.loads(_damaged_file(data).read_bytes())
+        return {path: ([int(one) for one in mark], str(why)) for path, (mark, why) in notes.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
 
-    def note(self, lake_path: str, why: str) -> None:
-        """Record that a file's data pages are damaged, and delete the records of replaced or removed files."""
-        notes = self.read() | {lake_path: ([], why)}
-        kept = {}
-        for path, (mark, told) in notes.items():
-            try:
-                now = mark_of((self._lake / path).stat())
-            except OSError:
-                continue
+
+def note_damage(data: Path, lake_path: str, why: str) -> None:
+    """Record that a lake file's data pages are damaged, and delete the records of replaced or removed files."""
+    kept = {}
+    for path, (mark, told) in (damaged(data) | {lake_path: ([], why)}).items():
+        with contextlib.suppress(OSError):
+            now = mark_of((data / "lake" / path).stat())
             if path == lake_path or mark == now:
                 kept[path] = (now, told)
-        files.write(self._path, json.dumps(kept).encode())
+    files.write(_damaged_file(data), json.dumps(kept).encode())
 
 
 def mark_of(found: os.stat_result) -> list[int]:
@@ -242,19 +226,23 @@ def mark_of(found: os.stat_result) -> list[int]:
 
 
 def faults(
-    connection: duckdb.DuckDBPyConnection, lake_root: Path, wanted: Iterable[Path], looked: Looked | None = None
+    connection: duckdb.DuckDBPyConnection,
+    lake_root: Path,
+    wanted: Iterable[Path],
+    facts: Mapping[str, Any] | None = None,
 ) -> dict[Path, FaultyFile]:
     """Return the faulty files among `wanted` (absolute paths), according to a build or published file's ledger.
 
-    The footers of unchanged files that passed the last check (`looked`) are not read. If `looked` is None, all footers
-    are read.
+    The footers of unchanged files that passed the check of the last publication (`facts`) are not read. If `facts` is
+    None, all footers are read.
     """
-    root, looked = lake_root.resolve(), looked or Looked()
+    root, facts = lake_root.resolve(), facts or {}
+    known_ns, was_faulty = facts.get(LOOKED_AT, 0) - _MARGIN_NS, facts.get(MISSING, ())
     # path relative to the lake, or the full path of a file outside the lake
     relative = {path: path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path) for path in wanted}
     paths = sorted({with_rows(path) for path in relative.values()})
     known = {path: (size, count) for path, size, count in answer(connection, _EXPECTED, {"paths": paths})}
-    notes = Damaged(lake_root.parent).read()
+    notes = damaged(lake_root.parent)
     found = {}
     for path, name in relative.items():
         size, count = known.get(with_rows(name), (None, None))
@@ -274,8 +262,9 @@ def faults(
             found[path] = FaultyFile(name, f"cannot be read: {kind}", is_gone=False)
             continue
         mark, noted = notes.get(name, ([], ""))
+        is_known = max(status.st_mtime_ns, status.st_ctime_ns) < known_ns and name not in was_faulty
         is_noted = mark == mark_of(status)
-        why = f"is damaged: {noted}" if is_noted else _fault(root, name, status, size, count, looked)
+        why = f"is damaged: {noted}" if is_noted else _fault(root, name, status.st_size, size, count, is_known=is_known)
         if why is not None:
             found[path] = FaultyFile(name, why, is_gone=False)
     return found
@@ -289,7 +278,7 @@ def faulty_files(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> list
     )
     root, names = lake_root.resolve(), [path for (path,) in answer(connection, f"{query} ORDER BY 1")]
     halves = [root / half for name in names for half in dict.fromkeys((name, with_bodies(name)))]
-    found = faults(connection, lake_root, halves, Looked.last(connection)).values()
+    found = faults(connection, lake_root, halves, publication(connection)).values()
     asked = {"paths": sorted({with_rows(file.lake_path) for file in found})}
     parts: dict[str, list[Part]] = {}
     for path, *values in answer(connection, statement("read/parts"), asked) if found else ():
@@ -306,29 +295,27 @@ def faulty(connection: duckdb.DuckDBPyConnection, lake_root: Path, lake_paths: I
 
 
 def _fault(
-    root: Path, name: str, status: os.stat_result, size: int | None, row_count: int | None, looked: Looked
+    root: Path, name: str, found: int, expected: int | None, row_count: int | None, *, is_known: bool
 ) -> str | None:
-    """Return a regular file's fault, based on its size and, if the file might have changed, its footer."""
+    """Return a regular file's fault, based on its size and, unless `is_known`, its footer."""
     halves = [half for half in (with_rows(name), with_bodies(with_rows(name))) if half != name]
-    total = status.st_size
+    total = found
     for half in halves:
         try:
             total += (root / half).stat().st_size
         except OSError:
             total = -1  # the ledger stores the total size of both files
             break
-    is_as_told = size in (None, total)
+    is_as_told = expected in (None, total)
     if not is_as_told and not halves:
-        return f"has {status.st_size} bytes, but the ledger says {size}"
-    changed_ns = max(status.st_mtime_ns, status.st_ctime_ns)
-    is_known = looked.at_ns is not None and changed_ns < looked.at_ns - _MARGIN_NS and name not in looked.faulty
+        return f"has {found} bytes, but the ledger says {expected}"
     if is_as_told and is_known:
         return None
     if (why := _wrong_footer(root / name, row_count)) is not None:
         return why
     if is_as_told or total < 0 or any(_wrong_footer(root / half, row_count) for half in halves):
         return None  # the other file is faulty
-    return f"and {halves[0].rpartition('/')[2]} have {total} bytes, but the ledger says {size}"
+    return f"and {halves[0].rpartition('/')[2]} have {total} bytes, but the ledger says {expected}"
 
 
 def _wrong_footer(path: Path, row_count: int | None) -> str | None:
@@ -349,6 +336,6 @@ def note_damaged(
                 verify(path, columns)
             except UNREADABLE as error:
                 if is_damage(error):
-                    Damaged(lake_root.parent).note(path.relative_to(lake_root.resolve()).as_posix(), str(error))
+                    note_damage(lake_root.parent, path.relative_to(lake_root.resolve()).as_posix(), str(error))
         found = faults(connection, lake_root, wanted)
     return [*found.values()]

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -35,23 +34,6 @@ _TABLE_FUNCTIONS = (
 )
 _EXPLAIN = re.compile(r"\s*EXPLAIN(\s+ANALYZE)?\b", re.IGNORECASE)
 _Row = TypeVar("_Row", CoverageRow, HourAudit, ProjectState, SummaryRow)
-
-
-@dataclass(frozen=True)
-class Scope:
-    """A dataset's project and namespace, with its gaps before an hour.
-
-    `first_hour` is the mirror's first hour, or the first requested hour if `has_begun` is False. `newest_hour` is the
-    newest hour with a final state.
-    """
-
-    project_id: str
-    namespace_id: int
-    first_hour: datetime
-    has_begun: bool
-    newest_hour: datetime | None
-    older_gap_count: int
-    older_gap_at: datetime | None
 
 
 def of_projects() -> list[str]:
@@ -145,11 +127,16 @@ class Reader:
         )
         return [hour for (hour,) in self._build(query, [dataset.name])]
 
-    def scopes(self, since: datetime, dataset: Dataset, *, published: bool = True) -> list[Scope]:
-        """Return a dataset's (project, namespace) pairs that have rows in `hours`, with their gaps before an hour."""
+    def scopes(self, since: datetime, dataset: Dataset, *, published: bool = True) -> list[tuple[Any, ...]]:
+        """Return the projects and namespaces that have rows in `hours` for a dataset.
+
+        Each tuple contains the project, the namespace, the mirror's first hour (or the first requested hour, if the
+        mirror has not begun), True if the mirror has begun, the newest hour with a final state, and the number and
+        first of the gaps before `since`.
+        """
         query = statement("read/places", beginnings=statement("load/beginnings"))
         with self._reading(published=published) as connection:
-            return [Scope(*row) for row in answer(connection, query, {"since": since, "table": dataset.name})]
+            return answer(connection, query, {"since": since, "table": dataset.name})
 
     def summary(self, hours: Iterable[datetime], *, dataset: Dataset, published: bool = True) -> list[SummaryRow]:
         """Return statistics for hours, whether loaded or not, ordered by hour, project and namespace."""

@@ -30,11 +30,10 @@ import duckdb
 from resources.datasets import LOOKUPS, Family, datasets
 from resources.files import UnusableFileError
 from resources.tables import ARTICLES
-from resources.warehouse.database.connect import Build, answer
+from resources.warehouse.database.connect import Build
 from resources.warehouse.database.sql import STATE, column_list, filled, quoted, statement, transaction
 from resources.warehouse.database.workarounds import is_exhausted, memory_limit
 from resources.warehouse.load.files import retire, supersede
-from resources.warehouse.load.hours import hide_same_revisions
 from resources.warehouse.read.lake_parts import LakePart, cold_files, lake_parts, make_all_changes
 from resources.warehouse.read.ledger import named, note_damaged
 from resources.warehouse.read.reading import of_projects
@@ -161,33 +160,20 @@ def rebuild_articles(build: Build) -> Applied:
         return RULE.apply(build, rebuilt=True)
 
 
-def drop_project(build: Build, project_id: str, namespace_id: int | None = None) -> Applied:
-    """Drop a project that is no longer mirrored, or one of the project's namespaces, and update `articles`.
+def drop_project(build: Build, project_id: str) -> Applied:
+    """Drop a project that is no longer mirrored, and update `articles`.
 
     The project's rows, hours and snapshots are removed in one transaction. The lake files stay, so the project can be
     loaded again. Without this call, a project removed from the configuration keeps its last known state.
     `project_state` shows the time up to which this state is exact.
     """
-    connection = build.connection
-    where = "project_id = $project AND ($namespace IS NULL OR namespace_id = $namespace)"
-    key = {"project": project_id, "namespace": namespace_id}
+    connection, key = build.connection, {"project": project_id}
     with transaction(connection):
-        connection.execute(f"DELETE FROM internal.hidden_rows WHERE file_row IS NOT NULL AND {where}", key)  # noqa: S608
-        supersede(
-            connection,
-            "dropped",
-            where.replace("project_id", "loads.project_id").replace("namespace_id", "loads.namespace_id"),
-            key,
-        )
+        connection.execute("DELETE FROM internal.hidden_rows WHERE file_row IS NOT NULL AND project_id = $project", key)
+        supersede(connection, "dropped", "loads.project_id = $project", key)
         for table in (*of_projects(), "internal.ended_entities"):
-            connection.execute(f"DELETE FROM {table} WHERE {where}", key)  # noqa: S608
+            connection.execute(f"DELETE FROM {table} WHERE project_id = $project", key)  # noqa: S608
         retire(connection)
-        # if a page changed its namespace within an hour, its text was masked in one of the two files
-        hours = "SELECT min(batch_hour), max(batch_hour) FROM loads WHERE (table_name, project_id) = (?, ?)"
-        for dataset in (one for one in datasets() if one.body_of and namespace_id is not None):
-            [(first, last)] = answer(connection, hours, [dataset.name, project_id])
-            if first is not None:
-                hide_same_revisions(build, dataset, (first, last), [project_id])
         return RULE.apply(build, renewed=f"{RULE.renewed} UNION SELECT {quoted(project_id)}")
 
 

@@ -162,18 +162,16 @@ class Auditor:
             "GROUP BY batch_hour ORDER BY batch_hour DESC LIMIT $limit"
         )
         taken = dict(answer(self._connection, last, {"table": changes, "limit": hour_count}))
-        if not taken:
-            return Findings((), 0, 0), Findings((), 0, 0)
         query = statement(f"state/overlooked_{state.name}", overlooked=_OVERLOOKED, of_hours=_OF_HOURS)
         query = query if state is ARTICLES else with_rule(query)
-        hours = {"table": changes, "hours": list(taken), "first": min(taken), "last": max(taken)}
-        rows = answer(self._connection, query, hours | {"limit": name})
-        there, others = ([row for row in rows if row[5] is kind] for kind in (True, False))
-        of_there, of_others = (
-            Findings(tuple(Overlooked(*row[:5]) for row in kind), kind[0][6] if kind else 0, sum(taken.values()))
-            for kind in (there, others)
+        hours = {"hours": list(taken), "first": min(taken, default=None), "last": max(taken, default=None)}
+        rows = answer(self._connection, query, hours | {"table": changes, "limit": name})
+        found = ([row for row in rows if row[5] is is_there] for is_there in (True, False))
+        there, others = (
+            Findings(tuple(Overlooked(*row[:5]) for row in some), some[0][6] if some else 0, sum(taken.values()))
+            for some in found
         )
-        return of_there, of_others
+        return there, others
 
     def keys(self, dataset: Dataset) -> list[tuple[Any, ...]]:
         """Return the keys of all rows in a list."""

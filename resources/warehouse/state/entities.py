@@ -61,10 +61,6 @@ CREATE OR REPLACE TEMP TABLE redone AS
 SELECT project_id, entity_id FROM entities SEMI JOIN pending USING (source_at, project_id, namespace_id)
 UNION
 SELECT project_id, entity_id FROM internal.ended_entities SEMI JOIN pending USING (source_at, project_id, namespace_id)
-UNION
--- of files that were made before these columns were
-SELECT project_id, entity_id FROM internal.ended_entities SEMI JOIN fresh USING (project_id, entity_id)
-WHERE event_at IS NULL
 """
 _REBUILD = """
 CREATE OR REPLACE TEMP TABLE winning AS

@@ -15,8 +15,7 @@ compared AS (
     NOT newest.is_update AS is_deleted,
     newest.event_at,
     near.event_at AS held_at,
-    -- null in files that are older than the column
-    CASE WHEN ended.entity_id IS NOT NULL THEN coalesce(ended.event_at, newest.event_at) END AS ended_at
+    ended.event_at AS ended_at
   FROM newest
   LEFT JOIN near USING (project_id, entity_id)
   LEFT JOIN internal.ended_entities AS ended USING (project_id, entity_id)

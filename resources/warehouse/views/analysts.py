@@ -29,7 +29,6 @@ _TODAY = (
 )
 #: Placeholder for a JSON object column. Wikibase represents an empty object as a list.
 _OBJECT = re.compile(r"\{object:(\w+)\}")
-NAMES = frozenset(table.name for table in tables.ENTITY_VIEWS)
 
 
 def _of_entities() -> Iterator[str]:

@@ -19,9 +19,10 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow.parquet as pq
@@ -46,7 +47,7 @@ from resources.warehouse.database.connect import answer
 from resources.warehouse.database.schema import comments
 from resources.warehouse.database.sql import FORMULAS, STATE, column_list, filled, identifier, nulls, quoted, statement
 from resources.warehouse.read.lake_parts import LEAVING, LakePart, Window, cold_files, lake_parts, window
-from resources.warehouse.read.ledger import VIEWS, FaultyFile, Looked, faults, publication
+from resources.warehouse.read.ledger import VIEWS, FaultyFile, faults, publication
 
 #: Prefix of internal views that list lake files and have a corresponding view for analysts.
 _INNER = "lake_"
@@ -87,24 +88,17 @@ class Sources:
         return len(self.looked_up) + sum(len(part.paths) for part in self.parts)
 
 
-def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path, looked: Looked | None = None) -> Sources:
-    """Return the readable and the faulty files listed in the ledger. `looked` is the last check, as in `faults`."""
+def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path, facts: Mapping[str, Any] | None = None) -> Sources:
+    """Return the readable and the faulty files listed in the ledger. See `faults` for `facts`."""
     root = lake_root.resolve()
-    # most mirrors have files of only a few datasets
-    query = (
-        "SELECT table_name FROM loads UNION SELECT table_name FROM compacted_files "
-        "UNION SELECT table_name FROM snapshots"
-    )
-    held = {name for (name,) in answer(connection, query)}
-    of_pages = [dataset for dataset in datasets() if dataset.bodies and dataset.name in held]
-    parts = [part for dataset in of_pages for part in lake_parts(connection, lake_root, dataset)]
+    parts = [part for dataset in datasets() if dataset.bodies for part in lake_parts(connection, lake_root, dataset)]
     named = "SELECT lake_path FROM loads WHERE table_name = $table AND row_count > 0 ORDER BY lake_path"
     looked_up = [str(root / path) for (path,) in answer(connection, named, {"table": LOOKUPS.name})]
     cold = [str(root / path) for path, *_ in cold_files(connection)]
     wanted = [*(path for part in parts for path in part.paths), *cold, *looked_up]
     # of two files with the same rows, the views need only one, but the next compaction needs both
     wanted += [with_rows(path) for path in wanted]
-    found = faults(connection, lake_root, map(Path, dict.fromkeys(wanted)), looked)
+    found = faults(connection, lake_root, map(Path, dict.fromkeys(wanted)), facts)
     missing = {str(path) for path in found}
     return Sources(
         root=root,

@@ -19,7 +19,6 @@ from resources import datasets
 from resources.engine import Engine
 from resources.lake import LakeError, Layout
 from resources.warehouse import LakeFileError, Warehouse
-from resources.warehouse.compaction.plan import VersionMerge
 from resources.warehouse.database.connect import answer
 from resources.warehouse.views.lake import sources
 from tests.builds import looking, shown
@@ -258,4 +257,5 @@ def test_few_files_are_left_alone_and_large_ones_are_no_reason(mirror):
     mirror.warehouse.load_snapshot(second)
     [(_, merge)] = mirror.warehouse.compactions(datasets.SNAPSHOT_ARTICLES)
     size = sum(file.lake_bytes for file in second.files if file.row_count)
-    assert merge == VersionMerge("enwiki_namespace_0", second.snapshot_version, 4, size)
+    assert (merge.span, merge.name, merge.file_count, merge.lake_bytes) == ("snapshot", "enwiki_namespace_0", 4, size)
+    assert merge.version == ("enwiki_namespace_0", second.snapshot_version)

@@ -16,7 +16,7 @@ from resources.lake import Layout
 from resources.storage import read_footer
 from resources.warehouse import LakeFileError, QueryError, named
 from resources.warehouse.read import ledger as faults_
-from resources.warehouse.read.ledger import Looked, faults
+from resources.warehouse.read.ledger import LOOKED_AT, MISSING, faults
 
 
 def fill(lake, warehouse, hours=3):
@@ -150,11 +150,11 @@ def test_a_look_costs_no_footer_of_a_file_that_did_not_change(lake, warehouse, m
     wanted = [file.path for file in files]
     later = time.time_ns() + 3600 * 10**9
     with warehouse._connector.published() as connection:
-        assert faults(connection, warehouse.data / "lake", wanted, Looked(later)) == {}
+        assert faults(connection, warehouse.data / "lake", wanted, {LOOKED_AT: later}) == {}
         assert read == []
         # one that was faulty before is looked at again, whatever its times say
         name = files[1].path.relative_to(warehouse.data / "lake").as_posix()
-        assert faults(connection, warehouse.data / "lake", wanted, Looked(later, [name])) == {}
+        assert faults(connection, warehouse.data / "lake", wanted, {LOOKED_AT: later, MISSING: [name]}) == {}
         assert read == [files[1].path]
 
 
@@ -164,7 +164,7 @@ def test_damage_without_a_trace_in_the_times_is_found_when_a_view_is_made(lake, 
     warehouse.publish()
     content = path.read_bytes()
     path.write_bytes(content[:-8] + b"\xff\xff\xff\x7fPAR1")
-    monkeypatch.setattr(Looked, "last", lambda _: Looked(time.time_ns() + 3600 * 10**9))
+    monkeypatch.setattr(faults_, "_MARGIN_NS", -3600 * 10**9)
     assert warehouse.load_hour(lake.hour(3), [lake.file(3, [lake.change(9, "New", 200, wikitext="text 3")])]).changed
     made = warehouse.publish()
     assert [file.lake_path for file in made.faulty_lake_files] == [path.relative_to(warehouse.data / "lake").as_posix()]
@@ -185,9 +185,9 @@ def test_a_noted_file_is_left_out_until_it_is_replaced(lake, warehouse):
     # a note of a file that was replaced is dropped with the next one; a broken file of notes says nothing
     other = lake.file(4, [lake.change(8, "O", 250)]).path
     warehouse.note_damage(other.relative_to(warehouse.data / "lake").as_posix(), "page 1")
-    assert [*faults_.Damaged(warehouse.data).read()] == [other.relative_to(warehouse.data / "lake").as_posix()]
+    assert [*faults_.damaged(warehouse.data)] == [other.relative_to(warehouse.data / "lake").as_posix()]
     (warehouse.data / "state" / "damaged.json").write_text("[]")
-    assert faults_.Damaged(warehouse.data).read() == {}
+    assert faults_.damaged(warehouse.data) == {}
 
 
 def test_snapshots_whose_pages_are_needed_are_named(lake, warehouse):

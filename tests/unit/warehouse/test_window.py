@@ -161,9 +161,9 @@ def test_whatever_happens_to_older_hours_all_is_as_in_a_mirror_without_a_window(
             for made in (windowed, plain):
                 load(made, [hour], edition, **more)
         if chance.random() < 0.3:
-            dropped = chance.choice(PROJECTS), chance.choice([None, 10])
+            dropped = chance.choice(PROJECTS)
             for made in (windowed, plain):
-                made.warehouse.drop_project(*dropped)
+                made.warehouse.drop_project(dropped)
         if chance.random() < 0.3:
             minute, edition = 60 * chance.randint(0, 9), chance.randint(0, 1)
             for made in (windowed, plain):

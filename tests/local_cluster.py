@@ -1,9 +1,12 @@
-"""A Dask scheduler and workers as processes on loopback."""
+"""A Dask scheduler and workers as processes on loopback, forked from one that has imported what all of them need."""
 
 from __future__ import annotations
 
+import importlib
+import multiprocessing
 import os
 import random
+import runpy
 import signal
 import socket
 import subprocess
@@ -19,6 +22,10 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 PATIENCE_SECONDS = 120.0
+_FORKING = multiprocessing.get_context("forkserver")
+_FORKING.set_forkserver_preload(
+    ["distributed.cli.dask_scheduler", "pipelines.cli.serve", "resources.remote", "resources.engine.dask", __name__]
+)
 
 
 def free_port() -> int:
@@ -30,6 +37,41 @@ def free_port() -> int:
     raise RuntimeError("None of 100 ports tried is free.")
 
 
+def _be(module: str, words: list[str], environ: dict[str, str], log: Path) -> None:
+    """Be `python -m MODULE WORDS` in a session of its own."""
+    os.setsid()
+    with log.open("wb") as out, Path(os.devnull).open("rb") as nothing:
+        for ours, file in enumerate((nothing, out, out)):
+            os.dup2(file.fileno(), ours)
+    os.chdir(ROOT)
+    os.environ.clear()
+    os.environ.update(environ)
+    importlib.import_module("dask.config").refresh()
+    sys.argv[1:] = words
+    runpy.run_module(module, run_name="__main__")
+
+
+class Node:
+    """A process of a cluster, with those ways of `subprocess.Popen` that tests use."""
+
+    def __init__(self, *what: object) -> None:
+        self._process = _FORKING.Process(target=_be, args=what)
+        self._process.start()
+        self.pid: int = self._process.pid or 0
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self, timeout: float) -> int:
+        self._process.join(timeout)
+        if (code := self.poll()) is None:
+            raise subprocess.TimeoutExpired(str(self.pid), timeout)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+
 @dataclass
 class LocalCluster:
     """A scheduler and what was started for it; logs are in `folder`."""
@@ -37,45 +79,30 @@ class LocalCluster:
     folder: Path
     environ: dict[str, str] = field(default_factory=dict)
     port: int = field(default_factory=free_port)
-    workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
-    scheduler: subprocess.Popen[bytes] | None = None
+    workers: list[Node] = field(default_factory=list)
+    scheduler: Node | None = None
 
     @property
     def address(self) -> str:
         return f"dask://127.0.0.1:{self.port}"
 
     def start_scheduler(self, *options: str) -> None:
-        words = [
-            "-m",
-            "distributed.cli.dask_scheduler",
-            "--host",
-            f"{self.protocol}://127.0.0.1:{self.port}",
-            "--no-dashboard",
-        ]
+        words = ["--host", f"{self.protocol}://127.0.0.1:{self.port}", "--no-dashboard"]
         words += ["--dashboard-address", "127.0.0.1:0", *options]
         if self.scheduler is not None:
             self.scheduler.wait(timeout=PATIENCE_SECONDS)  # one that was killed
-        self.scheduler = self._start(words, "scheduler")
+        self.scheduler = self._start("distributed.cli.dask_scheduler", words, "scheduler")
         self._until("scheduler", "Scheduler at:")
 
     @property
     def protocol(self) -> str:
         return "tls" if "DASK_DISTRIBUTED__COMM__TLS__CA_FILE" in self.environ else "tcp"
 
-    def start_worker(self, data: Path, *, wait: bool = True, **environ: str) -> subprocess.Popen[bytes]:
+    def start_worker(self, data: Path, *, wait: bool = True, **environ: str) -> Node:
         """`wme worker`; waits until it is registered."""
         name = f"worker-{len(self.workers)}"
-        words = [
-            "-c",
-            "from pipelines.__main__ import main; main()",
-            "worker",
-            self.address,
-            "--data",
-            str(data),
-            "--name",
-            name,
-        ]
-        worker = self._start(words, name, **environ)
+        words = ["worker", self.address, "--data", str(data), "--name", name]
+        worker = self._start("pipelines.__main__", words, name, **environ)
         self.workers.append(worker)
         if wait:
             self.registered(len(self.workers) - 1)
@@ -94,18 +121,11 @@ class LocalCluster:
             if process is not None:
                 process.wait(timeout=PATIENCE_SECONDS)
 
-    def _start(self, words: list[str], name: str, **environ: str) -> subprocess.Popen[bytes]:
+    def _start(self, module: str, words: list[str], name: str, **environ: str) -> Node:
         clean = {key: value for key, value in os.environ.items() if not key.startswith(("WME_", "DAGSTER_", "DASK_"))}
-        with (self.folder / f"{name}.log").open("wb") as log:
-            return subprocess.Popen(
-                [sys.executable, *words],
-                cwd=ROOT,
-                env={**clean, **self.environ, **environ},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        log = self.folder / f"{name}.log"
+        log.touch()
+        return Node(module, words, {**clean, **self.environ, **environ}, log)
 
     def _until(self, name: str, text: str) -> None:
         end = time.monotonic() + PATIENCE_SECONDS

@@ -16,15 +16,24 @@ from resources.warehouse import Warehouse
 from tests.builds import NO_BAR, lay
 from tests.e2e.conftest import PATIENCE_SECONDS
 
-#: Opens the published file again and again, read-only, and tells what it sees whenever that is new.
+#: Opens the published file again and again, read-only, from a line `look` to the next other one, and tells what it sees
+#: whenever that is new.
 READER = """
 import json, sys, threading
 import duckdb
 
-path, ended = sys.argv[1], threading.Event()
-threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+path, looking, ended = sys.argv[1], threading.Event(), False
+
+def listen():
+    global ended
+    for line in sys.stdin:
+        looking.set() if line == "look\\n" else looking.clear()
+    ended = True
+    looking.set()
+
+threading.Thread(target=listen, daemon=True).start()
 last, looks, kept = None, 0, None
-while not ended.is_set():
+while looking.wait() and not ended:
     try:
         connection = duckdb.connect()
         connection.execute(f"ATTACH '{path}' AS w (READ_ONLY)")
@@ -86,11 +95,15 @@ def test_a_reader_sees_whole_hours_only_while_hours_come_in(account, runner, hou
     )
     seen = []
     for count in (1, 2):
-        assert runner.start(account.environ(data), hours[:count], history=False).finish() == []
+        run = runner.start(account.environ(data), hours[:count], history=False)
+        assert run.wait_for("> publish")
+        print("look", file=reader.stdin, flush=True)
+        assert run.finish() == []
         revision = Warehouse(data).publication().revision
         # until it has come so far, however little of the machine it gets
         while not seen or int(seen[-1][0]) < revision:
             seen.append(json.loads(reader.stdout.readline()))
+        print("rest", file=reader.stdin, flush=True)
     told, wrong = reader.communicate(timeout=PATIENCE_SECONDS)
     assert reader.returncode == 0, wrong
     assert json.loads(told) >= len(seen) >= 2

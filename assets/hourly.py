@@ -43,7 +43,7 @@ def hourly_assets(dataset: Dataset, hours: dg.HourlyPartitionsDefinition) -> dg.
         check_specs=[check.spec for check in checks.of_files(dataset)],
         partitions_def=hours,
         can_subset=True,
-        # one run per day, because a run takes longer to start than an hour to process
+        # one run per day, because starting a run takes longer than processing an hour
         backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run=24),
         pool=HOURS_POOL,
         config_schema=HourlyConfig.config_schema(),

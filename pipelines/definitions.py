@@ -123,7 +123,7 @@ def build_defs(
     objects = build_resources(settings) | overrides
     resources: dict[str, Any] = {name: one.definition(texts.get(name)) for name, one in objects.items()}
     if not prefix:
-        # no asset uses it; it replaces Dagster's default, whose run configuration can read and write any path
+        # no asset uses an IO manager, but Dagster's default has a run configuration that can read and write any path
         resources["io_manager"] = dg.IOManagerDefinition(lambda _: dg.InMemoryIOManager(), config_schema={})  # type: ignore[no-untyped-call]
     return dg.Definitions(
         # the report's content is collected here, above the assets, because it needs the settings

@@ -119,7 +119,7 @@ class _Run:
     failed: list[Exception] = field(default_factory=list)
 
     def prepared(self, plan: deque[tuple[Dataset, Merge]], most: int, min_free_gb: float) -> list[CompactionJob]:
-        """Remove the next steps from `plan` and return those that fit on the disk. Steps that are too large fail."""
+        """Remove steps from `plan`, and return the steps that fit on the disk. Steps that are too large fail."""
         jobs: list[CompactionJob] = []
         room = shutil.disk_usage(self.layout.root).free - int(min_free_gb * 1e9)
         while plan and len(jobs) < most:

@@ -1,4 +1,4 @@
-"""Runs over several hours of a dataset, each of which can fail independently of the others."""
+"""Runs over several hours of a dataset. Each hour can fail independently."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class Step:
 
     @property
     def kept_until(self) -> datetime:
-        """Earliest of the times that the parts with events have reached. All earlier events are stored."""
+        """Time that every part with events has reached. All earlier events are stored."""
         reached: dict[int, datetime] = {}
         for partition, moment in self.published_at.items():
             part = partition // _PARTITIONS_OF_A_PART

@@ -130,7 +130,7 @@ class Engine:
         ends: Callable[[Exception], bool] = lambda _error: False,
         workers: int | None = None,
     ) -> list[Outcome[Item, Result]]:
-        """Apply `function` to every item; return the outcomes in the order of the items.
+        """Apply `function` to every item, and return the outcomes in the order of the items.
 
         An exception becomes the item's outcome and does not stop other items. If `ends` returns True for an error,
         items that have not started fail with the same error. `workers` is the maximum number of concurrent items, by

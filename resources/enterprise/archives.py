@@ -58,8 +58,9 @@ def read_archive(
     """Read an archive's records in order. `archive` is the path of a `.tar.gz` file of NDJSON files, or the open file.
 
     Reading requires no account and no network access. An open file must be binary and stays open. Only one record is in
-    memory at a time. A record needs about five times as many bytes as its line. Records are dicts or, if `model` is
-    specified, instances of that model (see `record_model`). Lines longer than `record_bytes_max` are not parsed.
+    memory at a time. In memory, a record needs about five times as many bytes as its line. Records are dicts or, if
+    `model` is specified, instances of that model (see `record_model`). Lines longer than `record_bytes_max` are not
+    parsed.
 
     Raises:
         FileNotFoundError: The file does not exist.

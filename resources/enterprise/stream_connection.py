@@ -166,7 +166,7 @@ def listen(
             refusal.retry_after = answer.retry_after
             raise refusal
         with contextlib.closing(response):
-            # not `stream`, which waits for a full block if the body is not chunked
+            # `stream` would wait for a full block if the body is not chunked
             while piece := response.raw.read1(_PIECE_BYTES, decode_content=True):
                 yield piece
     except LIBRARY_ERRORS as error:

@@ -131,7 +131,7 @@ class LookupArchive(Archive):
 
 @dataclass(frozen=True)
 class SnapshotArchive(Archive):
-    """An archive of a complete snapshot or of one of its chunks, exported at `exported_at`.
+    """An archive of a complete snapshot or a chunk, with the export time `exported_at`.
 
     `identifier` and `version` describe the archive. `snapshot_id` and `snapshot_version` describe the snapshot.
     """

@@ -46,8 +46,8 @@ _log = logging.getLogger(__name__)
 
 #: Maximum number of rows in a row group.
 _GROUP_ROWS = 8_192
-#: Number of files (each with the same number of steps) to merge, and the maximum total size of these files. Full steps,
-#: which a stream writes while it catches up, exceed this size; merging these steps would only compress them twice.
+#: Number of files to merge (all with the same number of steps), and their maximum total size. Full steps, which a
+#: stream writes while it catches up, exceed this size; merging these steps would only compress them twice.
 _MERGED, _MERGED_BYTES = 8, 32 << 20
 #: zstd level for single-step files. This level takes three quarters of the default's time, and most of these files are
 #: soon merged.

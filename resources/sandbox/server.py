@@ -180,7 +180,7 @@ def _has_ipv6() -> bool:
 
 
 def _bound(family: socket.AddressFamily, port: int) -> socket.socket:
-    # asyncio disables Nagle's algorithm only for an explicit protocol; otherwise each response would take 40 ms
+    # asyncio disables Nagle's algorithm only for an explicit protocol; otherwise, each response would take 40 ms
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

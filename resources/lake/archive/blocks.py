@@ -50,7 +50,7 @@ class _Cutter:
         self._loan: Loan | None = None
         self._memory = NOTHING
         self._start = self._filled = 0  # bounds of the bytes that are not yet in a block
-        self._spans: list[Span] = []  # members that contain these bytes, in buffer order; the last can be empty
+        self._spans: list[Span] = []  # members with these bytes, in buffer order; the last member can be empty
         self._remaining = 0  # unread bytes of the current member
         self._rest = b""
 

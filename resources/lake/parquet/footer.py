@@ -1,8 +1,8 @@
 """Parquet footers, for assembling a file from separately encoded row groups.
 
-pyarrow encodes a row group only as part of a file, and a file only in one thread. Each row group is therefore encoded
-as a separate file in memory, in parallel with other row groups. The row group's data pages are then appended to the
-final file. Only the file offsets change, which the footer records for every column.
+pyarrow can encode a row group only as part of a file, and it encodes a file in a single thread. Each row group is
+therefore encoded as a separate file in memory, in parallel with other row groups. The row group's data pages are then
+appended to the final file. Only the file offsets change, which the footer records for every column.
 """
 
 from __future__ import annotations

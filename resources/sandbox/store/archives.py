@@ -180,7 +180,7 @@ def partition(key: str) -> int:
 
 
 def in_reading_order(messages: Iterable[Message], chance: Chance) -> Iterator[Message]:
-    """Yield the messages in a parallel reader's order, in which only messages in the same partition are ordered."""
+    """Yield the messages as a parallel reader might receive them, ordered only within each partition."""
     lanes: dict[int, list[Message]] = {}
     for message in messages:
         lanes.setdefault(partition(message.key), []).append(message)

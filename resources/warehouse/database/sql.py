@@ -32,8 +32,8 @@ STATE = {
     "source_at": "TIMESTAMPTZ",
     "namespace_id": "BIGINT",
 }
-#: Formulas for the keys that the build file stores. `event_key` is a 64-bit digest of event and title, or of all
-#: columns if the row has no event; it breaks ties in the order of states. `title_key` is a 64-bit digest of project and
+#: Formulas for the keys that the build file stores. `event_key`, which breaks ties in the order of states, is a 64-bit
+#: digest of event and title, or of all columns if the row has no event. `title_key` is a 64-bit digest of project and
 #: title, used to find one title among millions without comparing strings. A build file with other formulas is outdated.
 KEYS = {
     "event_key": (

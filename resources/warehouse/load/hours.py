@@ -283,8 +283,8 @@ def fill_coverage(
 
     All changes are made in one transaction. The first hour of a project and namespace is the first hour with a file.
     For articles, the first hour is the hour of the newest snapshot's boundary if that hour is earlier. The last hour is
-    the last known hour of any project. Hours that the service has deleted become `past_retention`; others become
-    `missing`. Rows for expired hours before the first hour are deleted.
+    the last known hour of any project. Hours that the service has deleted become `past_retention`; all other hours
+    become `missing`. Rows for expired hours before the first hour are deleted.
     """
     connection, now = build.connection, now or build.now
     parameters = {

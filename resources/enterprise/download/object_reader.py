@@ -130,8 +130,6 @@ class ObjectReader:
                 if self._position - timely >= self._limits.slow_bytes:
                     deadline.restart()
                     timely = self._position
-        if self.size is not None and self._position < self.size:
-            raise self._broken("it ended early")
 
     def _answered(self, deadline: Deadline) -> requests.Response:
         headers = {}
@@ -218,13 +216,10 @@ class ObjectReader:
             data: bytes = response.raw.read1(_READ_BYTES, decode_content=False)
         except (urllib3.exceptions.HTTPError, ValueError) as error:
             slow = f"fewer than {self._limits.slow_bytes:,} bytes arrived in {self._limits.slow_seconds:,.0f} s"
-            broken = self._broken(slow if stems_from(error, TooSlowError) else type(error).__name__)
+            reason = slow if stems_from(error, TooSlowError) else type(error).__name__
         else:
             return data
-        raise broken
-
-    def _broken(self, reason: str) -> BrokenAnswer:
-        return BrokenAnswer(
+        raise BrokenAnswer(
             f"Could not {self._doing}: the response ended at byte {self._position} ({reason}). {self._kept} "
             f"{self._advice}"
         )

@@ -86,7 +86,10 @@ class Transport:
         #: Networks of the service's own hosts, to which redirects may lead as well. New connections can add networks.
         self._networks = {PUBLIC}
         self._session = Session()
-        self._session.headers["User-Agent"] = user_agent(service.contact)
+        # the service requests the operator's contact details
+        about = (service.contact or "operator unknown").encode("ascii", "replace").decode()
+        client = f"{_DISTRIBUTION}/{metadata.version(_DISTRIBUTION)}"
+        self._session.headers["User-Agent"] = f"{client} ({about}) python-requests/{requests.__version__}"
         adapter = Adapter(max_retries=Retry(total=0, redirect=False, raise_on_status=False), pool_maxsize=32)
         self._session.mount("https://", adapter)
         self._session.mount("http://", adapter)
@@ -327,12 +330,6 @@ class Transport:
         unreachable = stems_from(error, NewConnectionError, ConnectTimeoutError)
         kind = NoConnection if unreachable else BrokenAnswer
         return kind(f"{what} Earlier downloads are kept. Check this machine's network, and try again.")
-
-
-def user_agent(contact: str | None) -> str:
-    """Return the User-Agent, which contains the operator's contact details, as requested by the service."""
-    about = (contact or "operator unknown").encode("ascii", "replace").decode()
-    return f"{_DISTRIBUTION}/{metadata.version(_DISTRIBUTION)} ({about}) python-requests/{requests.__version__}"
 
 
 _MEANING: Final[dict[int, tuple[type[errors.EnterpriseError], str]]] = {

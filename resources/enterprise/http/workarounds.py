@@ -141,14 +141,6 @@ class Adapter(HTTPAdapter):
         return manager
 
 
-#: urllib3 loggers that log the paths and query strings of requests.
-_LOGGERS: Final = (
-    "urllib3.connection",
-    "urllib3.connectionpool",
-    "urllib3.poolmanager",
-    "urllib3.response",
-    "urllib3.util.retry",
-)
 _LONGEST_LINE: Final = 1_000
 
 
@@ -165,7 +157,7 @@ _FILTER = _QueriesHidden()
 
 def hide_queries_in_http_log() -> None:
     """Remove query strings, which can grant access, from the HTTP library's log. This function is idempotent."""
-    for name in _LOGGERS:
+    for name in ("urllib3.connection", "urllib3.connectionpool"):
         logging.getLogger(name).addFilter(_FILTER)
 
 
@@ -184,31 +176,31 @@ LIBRARY_ERRORS: Final = (
 
 _LONGEST_SHOWN: Final = 300
 
-#: Looked up by exact class, in order of precedence, because a NewConnectionError is also a ConnectTimeoutError.
-_REASONS: Final[dict[type[BaseException], str]] = {
-    urllib3.exceptions.NameResolutionError: "the name of the host cannot be resolved",
-    urllib3.exceptions.ConnectTimeoutError: "no connection in time",
-    TooSlowError: "the answer was not complete in time",
-    urllib3.exceptions.ReadTimeoutError: "no answer in time",
-    requests.exceptions.SSLError: "the host could not prove who it is (TLS)",
-    urllib3.exceptions.SSLError: "the host could not prove who it is (TLS)",
-    ssl.SSLError: "the host could not prove who it is (TLS)",
-    requests.exceptions.ProxyError: "the proxy refused the connection",
-    urllib3.exceptions.ProxyError: "the proxy refused the connection",
-    ConnectionRefusedError: "the connection was refused",
-    http.client.RemoteDisconnected: "the connection was closed without an answer",
-    urllib3.exceptions.InvalidChunkLength: "the answer's chunks are malformed",
-    http.client.IncompleteRead: "the answer broke off",
-    urllib3.exceptions.IncompleteRead: "the answer broke off",
-    urllib3.exceptions.DecodeError: "the answer's compression is damaged",
-    requests.exceptions.InvalidURL: "the address is malformed",
-    http.client.InvalidURL: "the address is malformed",
-    urllib3.exceptions.LocationParseError: "the address is malformed",
-    http.client.LineTooLong: "a header of the answer is too long",
-    http.client.HTTPException: "what came is no answer of HTTP",
-    http.client.BadStatusLine: "what came is no answer of HTTP",
-    requests.exceptions.InvalidHeader: "a header of the answer is malformed",
-    urllib3.exceptions.InvalidHeader: "a header of the answer is malformed",
+#: Exact classes by description, in order of precedence, because a NewConnectionError is also a ConnectTimeoutError.
+_REASONS: Final[dict[str, tuple[type[BaseException], ...]]] = {
+    "the name of the host cannot be resolved": (urllib3.exceptions.NameResolutionError,),
+    "no connection in time": (urllib3.exceptions.ConnectTimeoutError,),
+    "the answer was not complete in time": (TooSlowError,),
+    "no answer in time": (urllib3.exceptions.ReadTimeoutError,),
+    "the host could not prove who it is (TLS)": (
+        requests.exceptions.SSLError,
+        urllib3.exceptions.SSLError,
+        ssl.SSLError,
+    ),
+    "the proxy refused the connection": (requests.exceptions.ProxyError, urllib3.exceptions.ProxyError),
+    "the connection was refused": (ConnectionRefusedError,),
+    "the connection was closed without an answer": (http.client.RemoteDisconnected,),
+    "the answer's chunks are malformed": (urllib3.exceptions.InvalidChunkLength,),
+    "the answer broke off": (http.client.IncompleteRead, urllib3.exceptions.IncompleteRead),
+    "the answer's compression is damaged": (urllib3.exceptions.DecodeError,),
+    "the address is malformed": (
+        requests.exceptions.InvalidURL,
+        http.client.InvalidURL,
+        urllib3.exceptions.LocationParseError,
+    ),
+    "a header of the answer is too long": (http.client.LineTooLong,),
+    "what came is no answer of HTTP": (http.client.HTTPException, http.client.BadStatusLine),
+    "a header of the answer is malformed": (requests.exceptions.InvalidHeader, urllib3.exceptions.InvalidHeader),
 }
 
 
@@ -234,8 +226,8 @@ def reason(error: BaseException) -> str:
     """Describe a network failure without URLs or addresses."""
     seen = causes(error)
     kinds = {type(one) for one in seen}
-    for kind, words in _REASONS.items():
-        if kind in kinds:
+    for words, described in _REASONS.items():
+        if not kinds.isdisjoint(described):
             return words
     system = next((one for one in reversed(seen) if isinstance(one, OSError) and one.strerror), None)
     if system is not None:

@@ -110,14 +110,6 @@ def answered(kind: Kind) -> Callable[[Callable[..., Listing[Record] | Record]], 
     return decorate
 
 
-def path_of(dataset: Dataset, role: str, **values: str) -> str:
-    """Return the path of the dataset's endpoint with this role. Raises UsageError if no endpoint has the role."""
-    for endpoint in endpoints.endpoints_of(dataset):
-        if endpoint.role == role:
-            return endpoint.at(**values)
-    raise click.UsageError(f"The snapshots of {dataset.name} have no chunks. Nothing was sent.")
-
-
 def _value(text: str) -> Any:
     try:
         found = json.loads(text)
@@ -189,9 +181,9 @@ def lists(*, dataset: Dataset | None, identifier: str | None, as_json: bool, ask
         return
     with connection.client(read_settings(scoped=False), writes=False) as client:
         if identifier is None:
-            records = [dict(record) for record in client.lists.records(path_of(dataset, "list"), asked).records]
+            records = [dict(record) for record in client.lists.records(endpoints.records(dataset), asked).records]
         else:
-            path = path_of(dataset, "record", identifier=identifier)
+            path = endpoints.record(endpoints.records(dataset), identifier)
             records = [dict(client.lists.record(path, asked))]
     if as_json:
         for record in records:

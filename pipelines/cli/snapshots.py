@@ -11,12 +11,12 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from pipelines.cli import Group, terminal
-from pipelines.cli.records import answered, path_of
+from pipelines.cli.records import answered
 from pipelines.cli.terminal import CHUNK, SNAPSHOT, dataset_option
 from resources import connection
 from resources.datasets import Dataset, Family
 from resources.datasets.paths import short
-from resources.enterprise import EnterpriseClient, Listing, Query, SnapshotOptions, SnapshotPlan
+from resources.enterprise import EnterpriseClient, Listing, Query, SnapshotOptions, SnapshotPlan, endpoints
 from resources.enterprise.models import Record
 from resources.enterprise.query import Kind
 from resources.formatting import counted, refusal, size_text
@@ -91,7 +91,7 @@ def list_snapshots(*, projects: tuple[str, ...], everything: bool, as_json: bool
 @answered(Kind.RECORD)
 def show_snapshot(client: EnterpriseClient, asked: Query, identifier: str, dataset: Dataset) -> Record:
     """Show the service's record of the snapshot ID. Costs no quota."""
-    return client.lists.record(path_of(dataset, "record", identifier=identifier), asked)
+    return client.lists.record(endpoints.record(endpoints.records(dataset), identifier), asked)
 
 
 @snapshots.command("chunks")
@@ -103,9 +103,12 @@ def list_chunks(
     client: EnterpriseClient, asked: Query, identifier: str, chunk: str | None, dataset: Dataset
 ) -> Listing[Record] | Record:
     """List the chunks of the snapshot ID, or only CHUNK (an identifier or a number). Costs no quota."""
+    if not dataset.is_chunked:
+        raise click.UsageError(f"The snapshots of {dataset.name} have no chunks. Nothing was sent.")
+    path = endpoints.chunks(endpoints.record(endpoints.records(dataset), identifier))
     if chunk is not None:
-        return client.lists.record(path_of(dataset, "chunk", identifier=identifier, chunk=chunk), asked)
-    return client.lists.records(path_of(dataset, "chunks", identifier=identifier), asked)
+        return client.lists.record(endpoints.record(path, chunk), asked)
+    return client.lists.records(path, asked)
 
 
 def _option(declared: tuple[str, FieldInfo]) -> Callable[..., Any]:

@@ -26,11 +26,10 @@ from typing import Any, BinaryIO, Final, NoReturn, cast
 from pydantic import TypeAdapter, ValidationError
 
 from resources import files
-from resources.enterprise import endpoints, errors, models
+from resources.enterprise import endpoints, models
 from resources.enterprise.data_api import DataApi
 from resources.enterprise.download.downloader import Downloader
 from resources.enterprise.download.object_reader import Progress, Source
-from resources.enterprise.endpoints import Endpoint
 from resources.enterprise.errors import IntegrityError
 from resources.enterprise.http.answers import etag_in, moment_in, number_in
 from resources.enterprise.http.workarounds import guarded
@@ -236,7 +235,7 @@ class ServiceFiles:
 
         Raises NotFound, or InvalidRequest if the path does not identify a file record.
         """
-        _checked(path)
+        endpoints.file_quota(path)
         address, doing = endpoints.download(path), f"read the headers of {path}"
         headers, _ = self._api.ask(address, doing, lambda answer: answer.headers, plain="HEAD")
         return FileHead(
@@ -283,16 +282,7 @@ class ServiceFiles:
         return read_archive(archive, model)
 
     def _source(self, path: str) -> tuple[models.ArchiveRecord, Source]:
-        quota = _checked(path).file_quota
+        quota = endpoints.file_quota(path)
         read = partial(self._api.record, path, _RECORD, f"read the record {path}")
         record, _ = read()
         return record, self._api.source(path, record, quota, read, name=path, pinned=True)
-
-
-def _checked(path: str) -> Endpoint:
-    if (found := endpoints.of_file(path)) is not None:
-        return found
-    raise errors.InvalidRequest(
-        f"{path[:200]!r} is not the path of a file record. Nothing was sent. Build the path with `endpoints`, for "
-        "example /v2/snapshots/enwiki_namespace_0 or /v2/batches/2026-11-20/05/enwiki_namespace_0."
-    )

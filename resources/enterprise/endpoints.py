@@ -1,7 +1,4 @@
-"""The service's hosts and endpoints: paths, supported queries, and quotas.
-
-`registered()` returns an `Endpoint` for each endpoint that responds with records, derived from the dataset
-declarations. Commands use these endpoints generically. Other functions build individual paths.
+"""The service's hosts, and functions that build the paths of its endpoints.
 
 Source: the service's reference for metadata (`/v2/codes` ...), realtime batches (`/v2/batches/{date}/{hour}`),
 snapshots (`/v2/snapshots`) and on-demand lookups.
@@ -13,12 +10,11 @@ import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from ipaddress import ip_address
-from typing import Final, Literal
 from urllib.parse import quote, urlsplit
 
-from resources.datasets import LOOKUPS, Dataset, Family, datasets
+from resources.datasets import Dataset, Family, datasets
 from resources.enterprise.errors import InvalidRequest
-from resources.enterprise.query import UNPAIRED, Kind
+from resources.enterprise.query import UNPAIRED
 
 AUTH_URL = "https://auth.enterprise.wikimedia.com"
 BASE_URL = "https://api.enterprise.wikimedia.com"
@@ -124,71 +120,23 @@ NEW_PASSWORD_REQUIRED = "/v1/new-password-required"  # noqa: S105  a path
 GET_USER = "/v1/get-user"
 ARTICLE_STREAM = "/v2/articles"
 ENTITY_STREAM = "/v2/wikidata"
-_PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 
 
-@dataclass(frozen=True)
-class Endpoint:
-    """An endpoint that responds with records.
+def file_quota(path: str) -> str | None:
+    """Return the counter that is used by a download of a record's file, or None if the download is free.
 
-    Attributes:
-        role: Content of the response.
-        path: Path with placeholders, for example `/v2/snapshots/{identifier}/chunks`. `{hour}` is a date and an hour.
-        kind: Kind of endpoint, which determines the supported query parameters.
-        dataset: Dataset of the returned records, or None if they belong to no dataset.
-        quota: `get-user` counter that a request uses, or None if requests are free.
-        has_file: True if the record describes a file, which is served at `/download` below the record's path.
-        file_quota: Counter that a download of the file uses, or None if downloads are free.
+    Raises InvalidRequest if the path does not identify a record with a file.
     """
-
-    role: Literal["list", "record", "chunks", "chunk", "lookup", "stream"]
-    path: str
-    kind: Kind
-    dataset: Dataset | None = None
-    quota: str | None = None
-    has_file: bool = False
-    file_quota: str | None = None
-
-    @property
-    def arguments(self) -> tuple[str, ...]:
-        return tuple(_PLACEHOLDER.findall(self.path))
-
-    def at(self, **values: str | int | datetime) -> str:
-        """Fill in the path's placeholders. Raises InvalidRequest if a value is invalid."""
-        return _PLACEHOLDER.sub(lambda found: _written(values[found[1]]), self.path)
-
-    def matches(self, path: str) -> bool:
-        parts = (
-            (r"[^/]+/[^/]+" if name == "hour" else r"[^/]+") if number % 2 else re.escape(name)
-            for number, name in enumerate(_PLACEHOLDER.split(self.path))
-        )
-        return re.fullmatch("".join(parts), path) is not None
-
-
-def registered() -> tuple[Endpoint, ...]:
-    """Return all endpoints that respond with records, grouped by dataset."""
-    return (*(one for dataset in datasets() for one in endpoints_of(dataset)), *_OTHERS)
-
-
-def endpoints_of(dataset: Dataset) -> tuple[Endpoint, ...]:
-    if dataset.family is Family.LOOKUP:
-        return (Endpoint("lookup", f"{records(dataset)}/{{name}}", Kind.ARTICLES, dataset, dataset.quota),)
-    listing = records(dataset) + ("/{hour}" if dataset.family is Family.HOURLY else "")
-    one, has_file = f"{listing}/{{identifier}}", dataset.family is not Family.LIST
-    found = (
-        Endpoint("list", listing, Kind.LIST, dataset),
-        Endpoint("record", one, Kind.RECORD, dataset, has_file=has_file, file_quota=dataset.quota),
+    for dataset in (*datasets(Family.HOURLY), *datasets(Family.SNAPSHOT)):
+        one = records(dataset) + "/[^/]+" * (3 if dataset.family is Family.HOURLY else 1)
+        if re.fullmatch(one, path):
+            return dataset.quota
+        if dataset.is_chunked and re.fullmatch(f"{one}/chunks/[^/]+", path):
+            return dataset.chunk_quota
+    raise InvalidRequest(
+        f"{path[:200]!r} is not the path of a file record. Nothing was sent. Build the path with `endpoints`, for "
+        "example /v2/snapshots/enwiki_namespace_0 or /v2/batches/2026-11-20/05/enwiki_namespace_0."
     )
-    if not dataset.is_chunked:
-        return found
-    chunk = Endpoint(
-        "chunk", f"{one}/chunks/{{chunk}}", Kind.RECORD, dataset, has_file=True, file_quota=dataset.chunk_quota
-    )
-    return (*found, Endpoint("chunks", f"{one}/chunks", Kind.LIST, dataset), chunk)
-
-
-def of_file(path: str) -> Endpoint | None:
-    return next((one for one in registered() if one.has_file and one.matches(path)), None)
 
 
 def reference(kind: str) -> str:
@@ -203,12 +151,26 @@ def records(dataset: Dataset) -> str:
 
 def hourly(dataset: Dataset, hour: datetime) -> str:
     """Return the path of a batch listing. Raises InvalidRequest if the time is not the start of an hour in UTC."""
-    return f"{records(dataset)}/{_written(hour)}"
+    if hour.tzinfo is None:
+        raise InvalidRequest(
+            f"The hour {hour.isoformat()} has no time zone, so it is ambiguous. Nothing was sent. Pass an aware "
+            "datetime in UTC."
+        )
+    hour = hour.astimezone(UTC)
+    if hour.minute or hour.second or hour.microsecond:
+        raise InvalidRequest(
+            f"{hour.isoformat()} is not the start of an hour in UTC. Nothing was sent. Pass the start of an hour."
+        )
+    return f"{records(dataset)}/{hour:%Y-%m-%d}/{hour:%H}"
 
 
 def record(listing: str, identifier: str | int) -> str:
     """Return the path of one record in the list at this path. Raises InvalidRequest if the identifier is invalid."""
-    return f"{listing}/{_written(identifier)}"
+    if identifier in {"", ".", ".."} or UNPAIRED.search(str(identifier)):
+        raise InvalidRequest(
+            f"{identifier!r} is not a valid record identifier. Nothing was sent. Use an identifier from the list."
+        )
+    return f"{listing}/{quote(str(identifier), safe='')}"
 
 
 def article(name: str) -> str:
@@ -231,38 +193,3 @@ def chunks(snapshot: str) -> str:
 
 def download(record: str) -> str:
     return f"{record}/download"
-
-
-def _written(value: str | int | datetime) -> str:
-    if isinstance(value, datetime):
-        return _hour(value)
-    if value in {"", ".", ".."} or UNPAIRED.search(str(value)):
-        raise InvalidRequest(
-            f"{value!r} is not a valid record identifier. Nothing was sent. Use an identifier from the list."
-        )
-    return quote(str(value), safe="")
-
-
-def _hour(hour: datetime) -> str:
-    if hour.tzinfo is None:
-        raise InvalidRequest(
-            f"The hour {hour.isoformat()} has no time zone, so it is ambiguous. Nothing was sent. Pass an aware "
-            "datetime in UTC."
-        )
-    hour = hour.astimezone(UTC)
-    if hour.minute or hour.second or hour.microsecond:
-        raise InvalidRequest(
-            f"{hour.isoformat()} is not the start of an hour in UTC. Nothing was sent. Pass the start of an hour."
-        )
-    return f"{hour:%Y-%m-%d}/{hour:%H}"
-
-
-_OTHERS: Final = (
-    Endpoint("lookup", "/v2/structured-contents/{name}", Kind.STRUCTURED, quota=LOOKUPS.quota),
-    *(
-        Endpoint("lookup", f"/v2/wikidata/{kind}/{{identifier}}", Kind.ENTITY, quota=LOOKUPS.quota)
-        for kind in ("items", "properties", "labels")
-    ),
-    Endpoint("stream", ARTICLE_STREAM, Kind.STREAM),
-    Endpoint("stream", ENTITY_STREAM, Kind.STREAM),
-)

@@ -14,14 +14,14 @@ contains an example of each setting.
 - Relative paths in `.env` and the default data folder `data` are resolved against the folder that contains `.env`. The
   current folder does not matter. In an [installation from a wheel](install.md#from-a-wheel), commands read `.env` and
   `data` from the current folder.
-- To use another settings file, run `wme --env-file FILE …` or set the variable `WME_ENV_FILE`. In that case, the
-  project's `.env` is not read. `dagster dev` also reads `.env` from the current folder.
+- To use another settings file, run `wme --env-file FILE …` or set the `WME_ENV_FILE` variable. The project's `.env` is
+  then not read. `dagster dev` also reads `.env` from the current folder.
 - If a value is invalid, the command fails before it starts any work. Unknown variables that begin with `WME_` have no
   effect. Commands warn about unknown variables and suggest the most similar setting.
 - Every command that writes data first prints one line with the service, the data folder and the settings file. To
-  suppress the line, use `--quiet`.
+  suppress this line, use `--quiet`.
 
-The command `python -m tests.generated` generates this page from the settings model, and a test detects differences.
+The `python -m tests.generated` command generates this page from the settings model, and a test detects differences.
 """
 GROUPS = {
     "Account and service": "username password anonymous contact requests_per_second sandbox",

@@ -56,7 +56,7 @@ class Found:
     """A check's findings as sentences, and the number of checked items.
 
     `count` is the number of wrong items, or None if each sentence describes one item. The UI shows `metadata` with the
-    check result.
+    result.
     """
 
     wrong: Sequence[str]

@@ -57,8 +57,7 @@ FOLLOW_UPSTREAM: Final = (
 ).with_label("the upstream layer has changed")
 #: Freshness policy for assets that change every hour. The policy fails long before the service deletes an hour.
 HOURLY: Final = dg.FreshnessPolicy.time_window(warn_window=LATE, fail_window=RETENTION / 4)
-#: Lists change rarely and are fetched once a day. Snapshots and lookups are fetched on demand, so they have no
-#: deadline.
+#: Lists change rarely and are fetched once a day. Snapshots and lookups are fetched on demand, without a deadline.
 _FRESHNESS: Final = {
     Family.HOURLY: HOURLY,
     Family.LIST: dg.FreshnessPolicy.time_window(warn_window=timedelta(days=1.5), fail_window=timedelta(days=3)),

@@ -1,7 +1,7 @@
 """Assets for page lookups.
 
-A single step without partitions covers the archive, the lake and the warehouse. The `lookup` module contains the parts
-of the step.
+A single step without partitions covers the archive, the lake and the warehouse. The `lookup` module contains the step's
+parts.
 """
 
 from collections.abc import Callable

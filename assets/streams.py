@@ -1,7 +1,7 @@
 """Job and asset for the realtime stream. The `stream` module contains the steps.
 
 Each run of the job reads the stream for a limited time, and a sensor requests the next run. The job reports the stored
-events as an external asset. A materializable asset would be part of "Materialize all" and delay the other assets by an
+events as an external asset. A materializable asset would be part of "Materialize all" and delay other assets by an
 hour.
 """
 

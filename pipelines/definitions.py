@@ -107,8 +107,7 @@ def build_defs(
             and dynamic partitions. With a prefix, the definitions have no executor, IO manager or logger, and can be
             merged into another project's definitions.
         asked: Hours that are always included in the partitions.
-        all_datasets: True if datasets that are not mirrored can also be materialized, because commands can name such
-            datasets.
+        all_datasets: True if datasets that are not mirrored can also be materialized, for commands that name them.
         overrides: Resources by key (`enterprise`, `lake`, `warehouse`, `engine`) that replace the resources from
             `build_resources`.
 

@@ -1,8 +1,7 @@
 """Dagster resources that create library objects from settings.
 
 A resource contains values from the settings. A run can override only numeric settings with bounds, not addresses,
-accounts or paths. Otherwise, anyone who can start a run could choose where the password is sent and which files are
-read.
+accounts or paths. Otherwise, anyone who can start a run could choose the password's recipient and the files to read.
 
 This module contains the resources that assets use: the service, the lake, the warehouse and the engine. Each resource
 is a thin layer over its package. The module also contains the pools that prevent concurrent runs of the same kind. Code

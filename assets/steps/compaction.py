@@ -81,8 +81,7 @@ def compact_lake(
 
     Raises:
         WarehouseBusyError: Another process is compacting. Nothing was done.
-        LakeError, LakeFileError: Files cannot be read or written, or differ from the ledger. Only their steps were
-            skipped.
+        LakeError, LakeFileError: Files cannot be read or written, or differ from the ledger. All other steps finished.
         EngineError: The workers are unavailable or were lost. Committed steps remain.
     """
     with warehouse.compacting():

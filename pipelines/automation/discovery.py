@@ -46,8 +46,7 @@ ASKING_SECONDS: Final = 15.0
 #: deletes the hour after two days.
 WAITS: Final = (timedelta(minutes=10), timedelta(hours=1), timedelta(hours=4))
 
-#: Time at which definitions and settings were loaded. Earlier refusals are ignored, because settings might have
-#: changed.
+#: Time at which definitions and settings were loaded. Earlier refusals are ignored, as settings might have changed.
 LOADED_AT = datetime.now(UTC)
 
 _ARTICLES: Final = keys(ARTICLE_CHANGES)

@@ -113,8 +113,7 @@ def discover_snapshots(dataset: Dataset, prefix: Prefix) -> dg.SensorDefinition:
     @dg.sensor(
         name=prefix.name(f"discover_{dataset.archive}"),
         job_name=prefix.name(dataset.archive),
-        # the interval is short, because an evaluation does not wait for a slow service, and listing presumably uses no
-        # quota
+        # the interval is short, because an evaluation does not wait for a slow service, and listing presumably is free
         minimum_interval_seconds=600,
         description="Compares the service's snapshot versions with the archived versions, and requests a run for each "
         "new version. This sensor is off by default, because each run uses quota and disk space for an entire project.",

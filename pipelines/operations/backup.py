@@ -190,8 +190,7 @@ def _sources(data: Path, broken: list[str]) -> Iterator[Source]:
         if not is_known(source.name) or source.name.endswith(("-wal", "-shm", "-journal")):
             continue
         if source.name.endswith(".db"):
-            # committed rows may still be in the write-ahead log; opening the database for reading creates an empty
-            # log
+            # committed rows may still be in the write-ahead log; opening the database creates an empty log
             log = source.path.with_name(f"{source.path.name}-wal")
             logs = [log] if log.exists() and log.stat().st_size else []
             changed = max(path.stat().st_mtime_ns for path in (source.path, *logs))

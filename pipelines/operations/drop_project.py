@@ -2,8 +2,8 @@
 
 Rows are removed first, in one transaction. Then the published file is replaced, because it refers to lake files.
 Finally, the files are removed. If the process is killed, the next call finds the remaining files by their names.
-Reference lists, batch listings that cover other projects, accounts, and Dagster's run history are kept, because they
-are shared.
+Reference lists, batch listings that cover other projects, accounts, and Dagster's run history are shared, so they are
+kept.
 """
 
 from __future__ import annotations

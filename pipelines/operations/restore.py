@@ -21,8 +21,7 @@ from resources.engine import Reporter
 from resources.formatting import size_text
 from resources.warehouse import Warehouse, WarehouseDamagedError, named_in, remove_code
 
-#: File that marks an unfinished restore. The file contains the MD5 of the backup's list, so that the same restore can
-#: resume.
+#: File that marks an unfinished restore, with the MD5 of the backup's list, so that the same restore can resume.
 _NOTE = "restoring.json"
 _KEPT = "The copied files are kept. Free some disk space, then run the command again."
 

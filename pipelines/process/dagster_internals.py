@@ -11,8 +11,7 @@
 | `dagster._cli.dev.open_ipc_subprocess` | `dagster dev` starts the guarded web server | the same | the same |
 
 `pipelines/embedding.py` reads `OpDefinition.compute_fn.decorated_fn`, an undocumented attribute of a public object.
-`test_embedding.py` detects changes to this attribute. The attribute is needed until Dagster can rename an asset's
-resource keys.
+`test_embedding.py` detects changes to this attribute. The attribute is needed until Dagster can rename resource keys.
 
 The `python -m pipelines.process.dagster_internals` command runs `dagster dev` with the guarded web server.
 """

@@ -26,7 +26,7 @@ LIVE_CHANGES = "live_changes"
 EVENTS = ARTICLE_CHANGES
 #: Key of the step in a Parquet file's metadata.
 METADATA_KEY = "live"
-#: Number of stream partitions, and the largest valid offset, which is the largest integer that every JSON parser reads
+#: Number of stream partitions, and the largest valid offset, which is the largest integer that all JSON parsers read
 #: exactly.
 PARTITIONS, OFFSET_MAX = 50, 2**53 - 1
 #: Maximum age of an event on arrival. The service retains events for two days.

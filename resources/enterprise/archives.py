@@ -58,7 +58,7 @@ def read_archive(
 
     Reading requires no account and no network access. An open file must be binary and stays open. Only one record is in
     memory at a time. In memory, a record needs about five times as many bytes as its line. Records are dicts or, if
-    `model` is specified, instances of that model (see `record_model`). Lines longer than `record_bytes_max` are not
+    `model` is specified, instances of that model (see `record_model`). Lines over `record_bytes_max` bytes are not
     parsed.
 
     Raises:

@@ -4,8 +4,7 @@ The service silently accepts most invalid parameters and returns all records or 
 and its messages show the correct spelling. A stream's field names are not checked, because the service refuses invalid
 names at no cost.
 
-Source: the service's filtering reference. If the public source code from August 2025 differs, the stricter rule
-applies.
+Source: the service's filtering reference. If the public source code from 2025 differs, the stricter rule applies.
 """
 
 from __future__ import annotations

@@ -68,8 +68,7 @@ class Positions:
     def committed(self, following: Mapping[int, int], reached: Mapping[int, datetime] | None = None) -> None:
         """Commit the next offsets, which may decrease if the service has renumbered its topic.
 
-        `reached` maps partitions to the publication times of their last events, which are used to request partitions by
-        time.
+        `reached` maps partitions to their last events' publication times, which are used to request partitions by time.
         """
         with self._lock:
             self._offsets |= following
@@ -221,8 +220,7 @@ class Stream:
         """Yield every record once, in order within each partition. This iterator never ends.
 
         Requesting the next record commits the previous record. Lines without a valid event are skipped with a warning.
-        The service may renumber its events, so events below the committed offsets are yielded unless they are
-        duplicates.
+        The service may renumber its events, so events below the committed offsets are yielded, except duplicates.
         """
         recent: OrderedDict[tuple[int, int, Any], None] = OrderedDict()
         while True:

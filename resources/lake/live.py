@@ -3,8 +3,7 @@
 Each step writes one Parquet file, with events as rows and every partition's next offset as metadata. A single rename
 makes events and offsets durable. Each event is stored exactly once, even if the process is killed. After a restart,
 events after the newest file are received again, and known events are skipped. The file with the highest number is the
-newest, regardless of the clock. During an hour, files with the same number of steps are merged into one file that
-replaces them.
+newest, regardless of the clock. During an hour, files with the same number of steps are replaced by a merged file.
 """
 
 from __future__ import annotations
@@ -49,8 +48,8 @@ _GROUP_ROWS = 8_192
 #: Number of files to merge (all with the same number of steps), and their maximum total size. Full steps, which a
 #: stream writes while it catches up, exceed this size; merging these steps would only compress them twice.
 _MERGED, _MERGED_BYTES = 8, 32 << 20
-#: zstd level for single-step files. This level takes three quarters of the default's time, and most of these files are
-#: soon merged.
+#: zstd level for single-step files. This level takes three quarters of the default's time, and most such files are soon
+#: merged.
 _STEP_LEVEL = 1
 #: Seconds before replaced files are deleted, because running queries might have listed these files.
 _KEEP_SECONDS = 3600.0

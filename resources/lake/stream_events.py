@@ -123,8 +123,7 @@ _log = logging.getLogger(__name__)
 _RECENT = 1 << 18
 #: Maximum number of events (8 bytes each) loaded from files, which exceeds two days of the service's events.
 _KNOWN = 5_000_000
-#: Maximum age of files to search for events, and maximum age of a partition's reset. The service does not provide older
-#: events.
+#: Maximum age of files to search for events, and maximum age of a partition's reset. The service has no older events.
 _LOOK_BACK = 2 * RETENTION
 #: Plausible increase in the offset between two events in a partition, as a constant and an amount per hour boundary
 #: between the events. A second event must confirm a larger jump.

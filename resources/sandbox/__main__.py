@@ -26,8 +26,7 @@ from resources.sandbox.store.exports import newest_hour
 _SNAPSHOTS_BEFORE = timedelta(hours=3)
 _POLL_SECONDS = 0.2
 _PROGRESS_SECONDS = 10
-#: Idle time before the sandbox stops once its owner process has ended. Another command might still be using the
-#: sandbox.
+#: Idle time before the sandbox stops once its owner process has ended. Another command might still use the sandbox.
 _OWNERLESS_SECONDS = 5.0
 
 

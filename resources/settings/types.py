@@ -29,8 +29,8 @@ ENV_FILE = "WME_ENV_FILE"
 #: The sandbox's default projects.
 SANDBOX_PROJECTS = ("enwiki", "frwiki", "simplewiki")
 BODIES: Final[tuple[Literal["html", "wikitext"], ...]] = ("html", "wikitext")
-#: Maximum for numeric settings. Larger numbers are assumed to be mistakes, and much larger numbers exceed the range of
-#: dates.
+#: Maximum for numeric settings. Larger numbers are assumed to be mistakes, and much larger numbers exceed the date
+#: range.
 LARGEST: Final = 1_000_000
 #: Minimum requests per second. With a lower rate, a client would seem to hang.
 SLOWEST: Final = 0.001

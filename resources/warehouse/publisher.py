@@ -103,8 +103,7 @@ class Publisher(Reader):
 
         Pending data is applied first, under the same lock. Otherwise, another run could load data in between, and a
         published page could refer to a deleted row. `about` adds rows to the `about` table. Raises WarehouseBusyError,
-        or WarehouseFullError if disk space or memory ran out. After either error, the previously published file
-        remains.
+        or WarehouseFullError if disk space or memory ran out. After either error, the previous published file remains.
         """
         started, now = time.perf_counter(), self._clock()
         target = self._connector.published_path

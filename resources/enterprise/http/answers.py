@@ -1,7 +1,6 @@
 """Service responses: size-limited reading, error messages, headers and dates.
 
-Source: the service's error body `{"status", "message"}` and its `Date` headers. Cached responses also have an `Age`
-header.
+Source: the service's error body `{"status", "message"}`, and its `Date` and (if cached) `Age` headers.
 """
 
 from __future__ import annotations

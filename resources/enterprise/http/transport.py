@@ -167,8 +167,7 @@ class Transport:
                 "was changed. Check the configured service addresses, and any proxy between this machine and the "
                 "service."
             )
-        # Raised outside the handler, so that the library's exception, whose message contains the full URL, is not
-        # attached.
+        # Raised outside the handler, to omit the library's exception, whose message contains the full URL.
         raise failure
 
     def open(

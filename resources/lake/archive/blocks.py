@@ -143,8 +143,7 @@ class _Cutter:
             yield from self._long()
         else:
             self._rest = self._memory[self._start : self._filled]
-            # return this buffer before requesting another, because readers that hold a buffer while waiting would
-            # deadlock
+            # return this buffer before requesting another, because readers that wait with a buffer would deadlock
             self.close()
         self._spans = [replace(span, place=0) for span in self._spans]
         self._put(self._rest)
@@ -240,7 +239,7 @@ def read_blocks(
     contents = Contents() if contents is None else contents
     with path.open("rb") as file:
         # isal 1.9: igzip.IGzipFile wraps this class, but IGzipFile's `readinto` copies. Use IGzipFile once its
-        # `readinto` no longer copies. `test_private_names_of_libraries_are_where_they_were` fails if this private class
+        # `readinto` no longer copies. `test_private_names_of_libraries_are_where_they_were` fails if this class
         # changes.
         gunzip = isal_zlib._GzipReader(file, _READ_BYTES)  # noqa: SLF001
         stream = TarStream(gunzip.readinto, partial(ArchiveError, path))

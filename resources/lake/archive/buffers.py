@@ -120,8 +120,7 @@ class Block:
     def where(self, lines: pa.Int64Array, places: pa.Int64Array) -> tuple[pa.Array, pa.Array, pa.Array]:
         """Return each line's member, and the line number (starting at 1) and offset (starting at 0) in the member.
 
-        `lines` contains ascending line numbers in the block, starting at 0. `places` contains the offsets of these
-        lines.
+        `lines` contains ascending line numbers in the block, starting at 0. `places` contains the lines' offsets.
         """
         begins = pa.array([span.place for span in self.spans], pa.int64())
         of = pc.subtract(pc.search_sorted(begins, places, side="right"), pa.scalar(1, pa.uint64()))

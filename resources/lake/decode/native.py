@@ -1,8 +1,8 @@
 """Python interface to the native decoder: library, decoders and results.
 
 The installation builds the library next to this file if a C compiler is available. Without the library, or with
-WME_NATIVE=0 in the environment, `decoding` yields None. Python then reads the records with the same result but more
-slowly.
+WME_NATIVE=0 in the environment, `decoding` yields None. Python then reads the records more slowly, with the same
+result.
 """
 
 from __future__ import annotations

@@ -18,8 +18,7 @@ REASON_MAX = 500
 
 #: Verdicts on a line without a valid row, as in decode.c. UNDECIDED means that Python must examine the line. SHORT
 #: means that the line has fewer bytes than any record. NO_OBJECT means that `read_record` rejects the line. MISTYPED
-#: means that a value does not have the declared type. BROKEN means that the types are as declared, but a rule is
-#: broken.
+#: means that a value does not have the declared type. BROKEN means that the types match, but a rule is broken.
 UNDECIDED, SHORT, NO_OBJECT, MISTYPED, BROKEN = range(5)
 
 

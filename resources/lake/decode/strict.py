@@ -98,8 +98,7 @@ def extra_text(extra: Any) -> str | None:
 def json_texts(line: bytes, record: dict[str, Any], wanted: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
     """Return a record's values that are stored as JSON, by path, exactly as written.
 
-    Null and missing values are omitted. Raises Bad if a string contains an unpaired surrogate, which clients cannot
-    read.
+    Null and missing values are omitted. Raises Bad if a string contains an unpaired surrogate.
     """
     found: dict[tuple[str, ...], str] = {}
     objects: dict[tuple[str, ...], dict[str, str]] = {}

@@ -1,7 +1,7 @@
 """Compaction of several lake files into a few sorted files.
 
 A job and its result are plain data with paths relative to the lake. Any engine can therefore run the job, even on
-another machine. A job holds no lock and does not change existing files. The new files have no readers until the ledger
+another machine. A job holds no lock and does not change existing files. The new files are not read until the ledger
 lists them.
 """
 

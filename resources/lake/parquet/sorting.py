@@ -36,8 +36,7 @@ def in_order(
     """Sort the rows of batches by `key`, and yield the sorted rows in tables.
 
     Batches must be small compared with the memory, but a single row can exceed the memory. Keys must not contain null.
-    Rows that do not fit into memory are written next to the `target` file. Raises LakeError if the disk has no space
-    for these rows.
+    Rows that do not fit into memory are written next to the `target` file. Raises LakeError if the disk is full.
     """
     piece_bytes = memory_bytes // _SHARE
     with contextlib.ExitStack() as stack:

@@ -4,8 +4,7 @@ The interface description (`data/interface.yaml`) is served as JSON or YAML. `/d
 package, so the page works without network access.
 
 Source: the service's documentation of its hosts. Unknown paths and unsupported methods get the same 404 response with
-the usual body. The service publishes its description at `/spec/spec.yaml` and a page at `/docs/`. Neither path requires
-a token.
+the usual body. Without a token, the service provides its description at `/spec/spec.yaml` and a page at `/docs/`.
 """
 
 from __future__ import annotations

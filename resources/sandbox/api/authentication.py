@@ -98,8 +98,7 @@ async def _key_set(call: Call) -> Response:
 async def _bind(call: Call, limits: dict[str, tuple[int, int]], absent: str | None = None) -> dict[str, str]:
     """Return the string fields of a JSON or form body.
 
-    If `absent` is given, missing fields get a 400 response with this message. All other errors get the same 422
-    response.
+    If `absent` is given, missing fields get a 400 response with this message. All other errors get a 422 response.
     """
     bound = await body_fields(call.request)
     if absent is not None:

@@ -1,8 +1,7 @@
 """Middleware on all ports that sets the `Date` header, logs requests and injects faults.
 
 Query strings are not logged, because they contain signatures. Control requests (`/sandbox/`) reset the idle timeout but
-are not logged. Faults that damage archives or expire signatures only mark the request, and the handlers apply these
-faults.
+are not logged. Faults that damage archives or expire signatures only mark the request; the handlers apply these faults.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Index that maps object keys to current files, and signer of download URLs.
 
-Publication and retention follow the sandbox's clock. Both the API and the object store's port (`objects`) use this
+Publication and retention follow the sandbox's clock. The API and the object store's port (`objects`) both use this
 index.
 
 Source: the service's documentation of hourly batches and downloads. Batches are published minutes after the hour and

@@ -210,7 +210,7 @@ class Family:
             self._homes[operation.leaves] = old
         events = self._publish(page, "update", operation, moment)
         if old.namespace in self._served:
-            # publish both events of a namespace move together, because a mirror of one namespace must not see half a
+            # publish both events of a namespace move together, because a mirror of one namespace must see a complete
             # move
             apart = moment.gap if events and old.namespace == page.title.namespace else 0
             events.append(self._event(page, "delete", operation, moment, old, moment.at + apart))

@@ -29,9 +29,8 @@ from resources.warehouse.load.files import retire
 from resources.warehouse.read.lake_parts import window
 from resources.warehouse.records import LakeFileError
 
-#: Key of a part: the values that are the same for all rows of an archive (`Dataset.given`). For an hourly file, the key
-#: consists of hour, project and namespace. For a snapshot, the key consists of identifier, version, project and
-#: namespace.
+#: Key of a part: the values that are the same for all rows of an archive (`Dataset.given`). The key of an hourly file
+#: is its hour, project and namespace. A snapshot's key is its identifier, version, project and namespace.
 Part = tuple[Any, ...]
 
 #: Version of the rewriting code. Increase this number when a change to the code alters the output for the same input.

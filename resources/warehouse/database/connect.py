@@ -1,7 +1,6 @@
 """Connections to the build file, which require a lock, and to the published file, which do not.
 
-Writers acquire a lock file before they open the build file, because DuckDB's own lock fails immediately instead of
-waiting.
+Writers acquire a lock file before they open the build file, because DuckDB's own lock fails instead of waiting.
 """
 
 from __future__ import annotations
@@ -195,8 +194,7 @@ class Connector:
                 connection.execute("SET preserve_insertion_order = false")
                 # without vacuum tasks, a commit only appends row groups, which `merge_row_groups` merges
                 connection.execute("SET max_vacuum_tasks = 0")
-                # DuckDB prints a progress bar to standard output if Python was started without a script, as Dagster's
-                # workers are
+                # DuckDB prints a progress bar if Python was started without a script, as Dagster's workers are
                 connection.execute("SET enable_progress_bar = false")
                 connection.execute(f"ATTACH {quoted(str(path))} AS {NAME}{options}")
                 connection.execute(f"USE {NAME}")

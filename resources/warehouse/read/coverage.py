@@ -37,8 +37,8 @@ _NAMED: Final = 20
 class Cell:
     """One hour of a project and namespace. `state` is a state from the `hours` table, `unknown` or `outside`.
 
-    `redone` means that the hour was reloaded with different content. `reason` explains why the hour is not loaded, if
-    known.
+    `redone` means that the hour was reloaded with different content. If known, `reason` explains why the hour is not
+    loaded.
     """
 
     batch_hour: datetime
@@ -118,8 +118,7 @@ class Health:
     """Health of each mirrored dataset, project and namespace over the newest hours, with human-readable sentences.
 
     `lagging` contains sentences about places without any loaded hours or without new hours. `without_snapshot` contains
-    sentences about datasets without a base snapshot. `unmirrored` lists places that have data but are no longer
-    mirrored.
+    sentences about datasets without a base snapshot. `unmirrored` lists places with data that are no longer mirrored.
     """
 
     places: list[Place] = field(default_factory=list)

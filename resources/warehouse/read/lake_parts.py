@@ -1,7 +1,7 @@
 """SQL that reads rows from the lake, for one part of a dataset or for all changes.
 
 Masked rows (`internal.hidden_rows`) are filtered out. The build file's `article_changes` contains an hour's changes if
-the hour is in the window or its lake file is not compacted. All other changes are only in compacted files and in the
+the hour is in the window or its lake file is not compacted. All other changes are only in compacted files and the
 archive.
 """
 
@@ -162,8 +162,7 @@ class LakePart:
     def select(self, table: Table, **own: str) -> str:
         """Return a query for a table's columns, some of which are replaced by the SQL in `own`.
 
-        Values shared by all rows of a version are constants, so a query for other values opens none of the version's
-        files.
+        Values shared by all rows of a version are constants, so a query for other values opens none of its files.
         """
         own |= self._constants() if self.source_at is not None else {"source_at": "batch_hour"}
         columns = ", ".join(f"{own.get(c.name, identifier(c.name))} AS {identifier(c.name)}" for c in table)

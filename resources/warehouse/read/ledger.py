@@ -2,7 +2,7 @@
 
 A file is faulty if it is missing, has the wrong size, has no valid footer, or is recorded as damaged. Every publication
 checks all files, so the check must be fast. The check reads the status of each file, and footers only of files that
-have changed since the last check. Data pages are not read. A reader that finds a damaged data page records the file
+have changed since the last check. Data pages are not read. A reader that finds a damaged page records the file
 (`note_damage`).
 """
 
@@ -58,7 +58,7 @@ class LoadedFile:
 class Named:
     """Lake files for the hours of one day, or for all snapshots. Paths are relative to the lake.
 
-    `files` contains the files loaded in the build file. `paths` lists all files used by the build file or the published
+    `files` contains the files loaded in the build file. `paths` lists the files used by the build file or the published
     file.
     """
 
@@ -140,8 +140,7 @@ LOOKED_AT: Final = "lake_looked_at_ns"
 MISSING: Final = "missing_lake_files"
 #: Name of the publication fact that contains digests of the internal views that list lake files.
 VIEWS: Final = "views"
-# Lake file sizes and row counts according to the ledger. A compacted file's size includes its separate file with page
-# text.
+# Lake file sizes and row counts according to the ledger. A compacted file's size includes its page text file.
 _EXPECTED = """
 SELECT lake_path, lake_bytes, row_count
 FROM (SELECT DISTINCT unnest(CAST($paths AS VARCHAR[])) AS lake_path)

@@ -22,8 +22,7 @@ from resources.warehouse.read.lake_parts import make_all_changes, window
 from resources.warehouse.read.ledger import FaultyFile, faulty_files
 from resources.warehouse.records import CoverageRow, HourAudit, ProjectState, QueryError, QueryResult, SummaryRow
 
-#: DuckDB table functions that only read or generate rows. Scalar functions and the published file's macros have no side
-#: effects.
+#: DuckDB table functions that only read or generate rows. Scalar functions and the file's macros have no side effects.
 _READING = (
     "(duckdb|parquet|pragma|read)_\\w+|generate_series|glob|json_each|json_tree|query_table|range|repeat|repeat_row|"
     "sniff_csv|unnest"

@@ -45,8 +45,7 @@ _LIVING = (
     "articles.rowid AS place, project_id, replace(name, '_', ' ') AS title, article_id, event_at, version_id, "
     "true AS is_update, event_key, source_at, namespace_id"
 )
-# After a reload, the maxima for these titles and pages are unknown, so all rows of these titles and pages compete
-# again.
+# After a reload, the maxima for these titles and pages are unknown, so all their rows compete again.
 _HISTORY = """
 INSERT INTO fresh
 (
@@ -57,8 +56,7 @@ INSERT INTO fresh
 EXCEPT
 SELECT * FROM fresh
 """
-# Store the result of `state/advance`: delete rows that are no longer current, and store maxima that are not winning
-# rows.
+# Store the result of `state/advance`: delete rows that are no longer current, and store maxima that do not win.
 _KEEP = """
 DELETE FROM internal.titles AS old
 USING (SELECT project_id, title FROM moved_titles UNION SELECT project_id, title FROM new_titles) AS moved

@@ -49,8 +49,7 @@ SEMI JOIN (
 ) AS file USING (source_at, project_id, namespace_id)
 ANTI JOIN (SELECT project_id FROM snapshots WHERE applied_at IS NULL) AS pending USING (project_id)
 """
-# Query that reads only the key columns. Columns that were declared after the files were written are never part of a
-# key.
+# Query that reads only the key columns. Columns that were declared after files were written are never in a key.
 _KEYS_OF_SNAPSHOT = """
 SELECT CAST(coalesce(sum(copies), 0) AS BIGINT) AS row_count,
   CAST(coalesce(sum(copies - 1), 0) AS BIGINT) AS repeated_count

@@ -198,8 +198,7 @@ def _queries(found: Sources) -> dict[str, str]:
 
 _log = logging.getLogger(__name__)
 
-#: Name of an empty file that gives the views their columns if the folder has no other files. The name sorts before all
-#: others.
+#: Name of an empty file that gives the views their columns if the folder has no other files. This name sorts first.
 _EMPTY = "_empty.parquet"
 #: Single value that sorts title and page states in the same order as `newest_state_first`.
 _AGE = (

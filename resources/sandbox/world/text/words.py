@@ -30,8 +30,7 @@ _TITLE_WORDS = 1_500
 #: Exponent and shift of the word distribution, which resembles the distribution in encyclopaedia articles.
 _ZIPF = 1.03
 _SHIFT = 2.2
-#: Prime multiplier that gives consecutive numbers different first words. The multiplier must exceed the number of
-#: words.
+#: Prime multiplier that gives consecutive numbers different first words. The prime must exceed the number of words.
 _SCATTER = 1_000_003
 #: Pattern for the two words and the optional number in a title. Words do not contain blanks, digits or colons.
 _SETTLED = re.compile(r"""(\S+) ([^\s:]+)(?: (\d{1,9}))?(?: \(\D*\)| & .*|: ".*"| d'.*)?""", re.DOTALL)

@@ -29,6 +29,7 @@ from resources.datasets.live import LIVE_CHANGES, files_of
 from resources.enterprise import read_listing
 from resources.lake import Layout
 from resources.lake.rejects import lines_file
+from resources.storage import LOCAL, Storage
 from resources.tables import REJECTS
 from resources.warehouse import Ledger, Named, Warehouse, WarehouseBusyError
 from resources.warehouse.read.ledger import LoadedFile
@@ -105,7 +106,8 @@ def clean(
             with contextlib.suppress(FileNotFoundError):  # the file has disappeared
                 name = layout.relative(path)
                 # the grace period of an entry in the future starts now, because the clock was set back
-                found.append(Replaced(name, path.stat().st_size, why, min(since.get(name, now), now) + grace))
+                size = _storage(layout, path).size(path)
+                found.append(Replaced(name, size, why, min(since.get(name, now), now) + grace))
         # a running backup must find all files in its copy of the ledger
         until = now if may_remove else _NEVER
         cleaning = Cleaning(
@@ -119,9 +121,7 @@ def clean(
         files.write(journal, json.dumps(seen).encode())
         for file in cleaning.freed:
             path = layout.absolute(file.path)
-            path.unlink(missing_ok=True)
-            with contextlib.suppress(OSError):  # the folder contains other files
-                path.parent.rmdir()
+            _storage(layout, path).delete(path)
     return cleaning
 
 
@@ -152,7 +152,7 @@ def _replaced(layout: Layout, ledger: Ledger, now: datetime, *, compacts: bool) 
             for hour in hours:
                 folder = f"{dataset.name}/{paths.hour_folder(hour)}"
                 since = {file.identifier: file.loaded_at for file in loads[folder]}
-                found = sorted((layout.lake / folder).glob(f"*.{paths.PARQUET}"))
+                found = layout.storage.list(layout.lake / folder, f"*.{paths.PARQUET}")
                 dated = {path: since.get(name.identifier) for path in found if (name := paths.parse(path.name))}
                 yield from _lake_files(layout, dated, named, compacted, "another conversion of the hour is loaded")
                 yield from _archives_of_hour(layout, dataset, hour, loads[folder])
@@ -163,7 +163,7 @@ def _replaced(layout: Layout, ledger: Ledger, now: datetime, *, compacts: bool) 
         for identifier, version, loaded_at in ledger.versions(dataset):
             versions[identifier][version] = loaded_at
         for identifier, kept in versions.items():
-            found = sorted((layout.lake / dataset.name / identifier).glob("*/*.parquet"))
+            found = layout.storage.list(layout.lake / dataset.name / identifier, "*/*.parquet")
             dated = dict.fromkeys(found, max(kept.values()))
             yield from _lake_files(layout, dated, named, compacted, "newer versions of the snapshot are loaded")
             yield from _archives_of_snapshot(layout, dataset, identifier, kept)
@@ -178,7 +178,7 @@ def _of_stream(layout: Layout, now: datetime) -> Iterator[tuple[Path, str]]:
     counting = files_of(folder)
     kept = {file.path for file in counting}
     for hour, of_hour in paths.hour_folders(folder):
-        found = (sorted(of_hour.glob(pattern)) for pattern in ("*.parquet", "*.parquet.damaged*"))
+        found = (layout.storage.list(of_hour, pattern) for pattern in ("*.parquet", "*.parquet.damaged*"))
         for path in sorted(chain.from_iterable(found)):
             if path not in kept and path.suffix == ".parquet":
                 yield path, "a larger file contains its events"
@@ -197,17 +197,17 @@ def _lake_files(
         if name in compacted:
             # its rejects are retained, because the compacted file contains no rejects
             yield path, "its rows are in a compacted file"
-        elif loaded_at is not None and _older(path, loaded_at):
+        elif loaded_at is not None and _older(layout.storage, path, loaded_at):
             rejects = layout.lake / REJECTS.name / name.partition("/")[2]
             for beside in (rejects, lines_file(rejects), path):
-                if beside.exists():
+                if layout.storage.exists(beside):
                     yield beside, why
 
 
 def _compacted(layout: Layout, dataset: Dataset, ledger: Ledger) -> Iterator[tuple[Path, str]]:
     """Yield compacted files that were compacted again, belong to a dropped version, or were never committed."""
     named = ledger.compacted(dataset)
-    for path in sorted(layout.compacted_folder(dataset.name).glob(f"*.{paths.PARQUET}")):
+    for path in layout.storage.list(layout.compacted_folder(dataset.name), f"*.{paths.PARQUET}"):
         if path.relative_to(layout.lake).as_posix() not in named:
             yield path, "no compaction references the file"
 
@@ -232,7 +232,7 @@ def _archives_of_hour(
         kept = loaded.get(identifier, set())
         # keep earlier exports until the listed export is loaded
         for digits, path in found if any((identifier, digits) in listed for digits in kept) else ():
-            if digits not in kept and _older(path, listed_at):
+            if digits not in kept and _older(LOCAL, path, listed_at):
                 note = path.with_name(f"{path.name}.json")
                 for one in (note, path) if note.exists() else (path,):
                     yield one, "a newer export of the hour is loaded"
@@ -254,12 +254,17 @@ def _archives_of_snapshot(
     complete_at = max(datetime.fromtimestamp(manifest.stat().st_mtime, UTC) for manifest in kept)
     # remove manifests last, because files without a manifest look like a download in progress
     for path in sorted(folder.iterdir(), key=lambda path: (path.name.endswith(paths.SET), path.name)):
-        if paths.is_of_snapshot(path.name, identifier) and path.name not in wanted and _older(path, complete_at):
+        if paths.is_of_snapshot(path.name, identifier) and path.name not in wanted and _older(LOCAL, path, complete_at):
             yield path, "newer versions of the snapshot are complete"
 
 
-def _older(path: Path, moment: datetime) -> bool:
+def _storage(layout: Layout, path: Path) -> Storage:
+    """Return the storage that contains a file. Only lake files can be in remote storage."""
+    return layout.storage if path.is_relative_to(layout.lake) else LOCAL
+
+
+def _older(storage: Storage, path: Path, moment: datetime) -> bool:
     try:
-        return datetime.fromtimestamp(path.stat().st_mtime, UTC) < moment
+        return storage.modified(path) < moment
     except FileNotFoundError:  # a finished download has renamed the file
         return False

@@ -8,14 +8,16 @@ from pathlib import Path
 
 from resources.datasets import AHEAD, ARTICLE_CHANGES, LOOKUPS, Dataset
 from resources.datasets.paths import PARQUET, hour_folder, name_of, safe, short
+from resources.storage import LOCAL, Storage
 from resources.tables import Table
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Paths in a data folder. `resources.datasets.paths` defines the file names."""
+    """Paths in a data folder, and the storage of its lake. `resources.datasets.paths` defines the file names."""
 
     root: Path
+    storage: Storage = field(default=LOCAL, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "root", Path(self.root))  # callers may pass a string

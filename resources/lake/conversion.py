@@ -39,7 +39,7 @@ def describe(facts: dict[str, Any], archive: Archive, layout: Layout, seconds: f
             "source_at": getattr(archive, "source_at", None),
             "drift": tuple(Drift(**item) for item in facts["drift"]),
             "remarks": tuple(facts["remarks"]),
-            "lake_bytes": target.stat().st_size,
+            "lake_bytes": layout.storage.size(target),
             "seconds": seconds or 0.0,
             "converted": seconds is not None,
         }
@@ -91,15 +91,15 @@ def find_conversion(
     """
     target, rejects_target = targets(archive, layout, digest_of(archive, bodies, record_bytes_max))
     try:
-        facts = json.loads(read_footer(target).metadata[METADATA_KEY.encode()])
+        facts = json.loads(read_footer(target, layout.storage).metadata[METADATA_KEY.encode()])
         found = describe(facts, archive, layout, seconds=None)
         if target != found.path:
             return None  # the metadata describes another archive
         # rows can be loaded only together with their rejects and long lines
-        if found.reject_count and read_footer(rejects_target).num_rows != found.reject_count:
+        if found.reject_count and read_footer(rejects_target, layout.storage).num_rows != found.reject_count:
             return None
         if facts["has_long_lines"]:
-            lines_file(rejects_target).stat()
+            layout.storage.size(lines_file(rejects_target))
     except (*UNREADABLE, KeyError, TypeError):
         return None
     return found

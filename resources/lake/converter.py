@@ -37,7 +37,7 @@ from resources.lake.errors import ArchiveError, ConversionError, LakeError
 from resources.lake.parquet.writer import COMPRESSION_LEVEL, ParquetFile
 from resources.lake.rejects import RejectsFile, RejectTable, lines_file
 from resources.lake_files import ConvertedFile
-from resources.storage import UNREADABLE, open_file, verify
+from resources.storage import UNREADABLE, verify
 from resources.tables import REJECTED_LINES, ChangeType, version_of
 from resources.tar import Contents
 
@@ -161,10 +161,10 @@ class Converter:
         file was replaced. Rows loaded from the old file might be damaged, so load the new file.
         """
         known = conversions.find_conversion(archive, layout, bodies, self.record_bytes_max)
-        if known is not None and _is_whole(known):
+        if known is not None and _is_whole(known, layout):
             return known, False
         paths = conversions.targets(archive, layout, conversions.digest_of(archive, bodies, self.record_bytes_max))
-        is_there = paths[0].exists()
+        is_there = layout.storage.exists(paths[0])
         for path in (*paths, lines_file(paths[1])):
             if path.is_dir():
                 files.set_aside(path)
@@ -191,8 +191,8 @@ class Converter:
         rejects = RejectTable(archive, _name_of(archive, layout), lines_path)
         with (
             _trimmed(self._buffers),
-            ParquetFile(target, archive.table) as rows_file,
-            RejectsFile(rejects_target, self._level) as rejects_file,
+            ParquetFile(target, archive.table, layout.storage) as rows_file,
+            RejectsFile(rejects_target, self._level, layout.storage) as rejects_file,
             closing(
                 encoded_blocks(
                     read_blocks(archive.path, self._buffers, contents),
@@ -258,15 +258,15 @@ class Converter:
         return conversions.describe(facts, archive, layout, seconds=time.perf_counter() - started)
 
 
-def _is_whole(conversion: ConvertedFile) -> bool:
+def _is_whole(conversion: ConvertedFile, layout: Layout) -> bool:
     """Return True if a conversion's files contain all rows and every data page matches its checksum."""
-    rejects = conversion.rejects_path
+    storage, rejects = layout.storage, conversion.rejects_path
     try:
         for path, count in ((conversion.path, conversion.row_count), (rejects, conversion.reject_count)):
-            if path is not None and verify(path) != count:
+            if path is not None and verify(path, storage=storage) != count:
                 return False
-        if rejects is not None and lines_file(rejects).exists():
-            with open_file(lines_file(rejects)) as raw, igzip.IGzipFile("", "rb", fileobj=raw) as lines:  # type: ignore[no-untyped-call]
+        if rejects is not None and storage.exists(lines_file(rejects)):
+            with storage.open(lines_file(rejects)) as raw, igzip.IGzipFile("", "rb", fileobj=raw) as lines:  # type: ignore[no-untyped-call]
                 while lines.read(_READ_BYTES):
                     pass
     except (*UNREADABLE, EOFError):

@@ -53,7 +53,7 @@ def convert_list(dataset: Dataset, raw: bytes, layout: Layout) -> ListConversion
     target = layout.lake / table.name / name_of(table.name, digest, PARQUET)
     converted = False
     try:
-        verify(target)
+        verify(target, storage=layout.storage)
     except UNREADABLE:
         converted = True
     if converted:
@@ -71,11 +71,11 @@ def convert_list(dataset: Dataset, raw: bytes, layout: Layout) -> ListConversion
             raise ListError(f"Record {number} of the list of {dataset.name}: {reason} {_UNTOUCHED}")
         facts: dict[str, Any] = {"kind": dataset.name, "digest": digest, "schema_version": version}
         facts["odd"] = [f"record {number:,}: {legible(reason, _LONGEST)}" for number, reason in odd[:_SHOWN]]
-        with ParquetFile(target, table) as file:
+        with ParquetFile(target, table, layout.storage) as file:
             if len(batch):
                 file.add(encode(batch, table))
             file.finish({"conversion": json.dumps(facts)})
-    made = read_footer(target)
+    made = read_footer(target, layout.storage)
     odd_records = json.loads(made.metadata[b"conversion"]).get("odd", ())
     return ListConversion(digest, target, made.num_rows, converted, tuple(odd_records))
 

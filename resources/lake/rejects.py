@@ -24,7 +24,7 @@ from resources.lake.archive.buffers import Block, LongLine, repeated
 from resources.lake.archives import Archive, Layout
 from resources.lake.decode.rejected import Rejects, reasons_of
 from resources.lake.parquet.writer import ParquetFile, Unfinished, encode
-from resources.storage import open_file
+from resources.storage import Storage
 from resources.tables import REJECTED_LINES
 
 #: Maximum length of a complete line in a row. Longer lines are stored in the file for long lines, and their rows
@@ -102,9 +102,10 @@ class RejectTable:
 class RejectsFile(ExitStack):
     """Unfinished files for an archive's rejects. Each file is created only when needed."""
 
-    def __init__(self, target: Path, level: int) -> None:
+    def __init__(self, target: Path, level: int, storage: Storage) -> None:
         super().__init__()
         self._target = target
+        self._storage = storage
         self._level = level
         self._parquet: ParquetFile | None = None
         self._lines: Unfinished | None = None
@@ -145,13 +146,13 @@ class RejectsFile(ExitStack):
         column = rows.schema.get_field_index("raw_offset")
         rows = rows.set_column(column, rows.schema.field(column), pc.add(rows.column(column), offset))
         if self._parquet is None:
-            self._parquet = self.enter_context(ParquetFile(self._target, REJECTED_LINES))
+            self._parquet = self.enter_context(ParquetFile(self._target, REJECTED_LINES, self._storage))
         self._parquet.add(encode(rows, REJECTED_LINES, level=self._level))
         self.row_count += len(rows)
 
     def _long_lines(self) -> Unfinished:
         if self._lines is None:
-            self._lines = self.enter_context(Unfinished(lines_file(self._target)))
+            self._lines = self.enter_context(Unfinished(lines_file(self._target), self._storage))
         return self._lines
 
 
@@ -164,7 +165,7 @@ def whole_line(layout: Layout, raw_path: str, raw_offset: int) -> Iterator[bytes
     """Yield a long rejected line, without its line feed, in pieces. Raises OSError if the line cannot be read."""
     unpacker, held = zlib.decompressobj(zlib.MAX_WBITS | 16), b""
     try:
-        opened = open_file(files.within(layout.lake, raw_path))
+        opened = layout.storage.open(files.within(layout.lake, raw_path))
     except files.UnusableFileError as error:
         raise OSError(error.what) from error
     except ValueError as error:

@@ -30,7 +30,7 @@ from resources.lake.parquet import footer
 from resources.lake.parquet.sorting import GROUP_ROWS, in_order, joined, row_groups
 from resources.lake.parquet.writer import ParquetFile, encode
 from resources.lake_files import APART, COMPACTED, FILE_ROW, CompactedFile, CompactionSource
-from resources.storage import UNREADABLE, is_damage, open_file, rows_at_once
+from resources.storage import UNREADABLE, Storage, is_damage, rows_at_once
 from resources.tables import Table
 
 #: Values of the columns that an archive determines (`Dataset.given`): project and namespace, with either an hour or a
@@ -117,7 +117,9 @@ def _rows(
     paths = [path] if beside == path else [path, beside]
     names = [one.relative_to(layout.lake).as_posix() for one in paths]
     with ExitStack() as stack:
-        files = [_opened(stack, one, name, source, table) for one, name in zip(paths, names, strict=True)]
+        files = [
+            _opened(stack, one, layout.storage, name, source, table) for one, name in zip(paths, names, strict=True)
+        ]
         start = 0
         for batches in _side_by_side(files, names):
             found = _chosen(_of_form(batches, table, start), start, source)
@@ -125,13 +127,15 @@ def _rows(
             if len(found):
                 _count(found, given, counts)
                 yield found
-    progress(sum(one.stat().st_size for one in paths))
+    progress(sum(map(layout.storage.size, paths)))
 
 
-def _opened(stack: ExitStack, path: Path, lake_path: str, source: CompactionSource, table: Table) -> pq.ParquetFile:
+def _opened(
+    stack: ExitStack, path: Path, storage: Storage, lake_path: str, source: CompactionSource, table: Table
+) -> pq.ParquetFile:
     """Open a lake file and verify its page checksums, to avoid copying damage to another file."""
     with _reading(lake_path):
-        opened = stack.enter_context(open_file(path))
+        opened = stack.enter_context(storage.open(path))
         file = stack.enter_context(pq.ParquetFile(opened, buffer_size=_READ_BYTES, page_checksum_verification=True))
         if file.metadata.num_rows != source.row_count:
             raise ValueError(f"it has {file.metadata.num_rows} rows, but the ledger says {source.row_count}")
@@ -289,7 +293,10 @@ def _written(job: CompactionJob, layout: Layout, groups: Iterator[_Group]) -> It
         projects: list[str] = []
         size, is_full = 0, False
         with ExitStack() as stack:
-            files = [stack.enter_context(ParquetFile(one, form)) for one, form in zip(targets, forms, strict=True)]
+            files = [
+                stack.enter_context(ParquetFile(one, form, layout.storage))
+                for one, form in zip(targets, forms, strict=True)
+            ]
             while group is not None and not is_full:
                 files[group.place].add(group.encoded)
                 projects += group.first, group.last
@@ -299,6 +306,5 @@ def _written(job: CompactionJob, layout: Layout, groups: Iterator[_Group]) -> It
                 group = next(groups, None)
             for file in files:
                 file.finish({"compaction": job.digest})
-        lake_bytes = sum(one.stat().st_size for one in targets)
-        lake_path = target.relative_to(layout.lake).as_posix()
+        lake_bytes, lake_path = sum(map(layout.storage.size, targets)), target.relative_to(layout.lake).as_posix()
         yield CompactedFile(lake_path, files[0].row_count, lake_bytes, projects[0], projects[-1])

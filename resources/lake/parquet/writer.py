@@ -21,6 +21,7 @@ from resources import files
 from resources.lake.archives import Layout
 from resources.lake.errors import landing_failed
 from resources.lake.parquet import footer
+from resources.storage import LOCAL, Storage
 from resources.tables import Table
 
 COMPRESSION_LEVEL = 3
@@ -40,8 +41,9 @@ class Unfinished:
     written. Operating system errors are raised as LakeError (DiskFull if the disk is full).
     """
 
-    def __init__(self, target: Path) -> None:
+    def __init__(self, target: Path, storage: Storage = LOCAL) -> None:
         self.target = target
+        self._storage = storage
         self.path = target.with_name(f"{target.name}.{os.getpid()}-{secrets.token_hex(4)}{UNFINISHED}")
         self.size = 0
         self._handle = -1
@@ -63,8 +65,7 @@ class Unfinished:
     def land(self) -> None:
         """Make the file durable and rename it to its final name."""
         with self._named_errors():
-            files.sync(self.path)
-            self.path.replace(self.target)
+            self._storage.put(self.path, self.target)
 
     @contextlib.contextmanager
     def _named_errors(self) -> Iterator[None]:
@@ -162,8 +163,8 @@ def _form(table: Table) -> tuple[footer.Frame, tuple[str, ...]]:
 class ParquetFile(Unfinished):
     """An unfinished Parquet file with reproducible bytes, built from encoded row groups in order."""
 
-    def __init__(self, target: Path, table: Table) -> None:
-        super().__init__(target)
+    def __init__(self, target: Path, table: Table, storage: Storage = LOCAL) -> None:
+        super().__init__(target, storage)
         self._table = table
         self._groups: list[bytes] = []
         self.row_count = 0

@@ -19,6 +19,7 @@ import pyarrow as pa
 from resources.datasets import Dataset
 from resources.datasets.paths import with_bodies
 from resources.lake_files import COMPACTED, CompactedFile, CompactionSource
+from resources.storage import LOCAL
 from resources.tables import COMPACTED_FILES, LOADS
 from resources.tables.declaration import version_of
 from resources.warehouse.compaction.plan import Merge
@@ -180,7 +181,7 @@ def commit_compaction(
     """
     connection, lake_root, now = build
     for path in (path for file in files for path in (file.lake_path, with_bodies(file.lake_path))):
-        if not (lake_root / path).exists():
+        if not LOCAL.exists(lake_root / path):
             raise LakeFileError(
                 f"The compacted file {path} is missing; nothing was changed. The next compaction creates this file "
                 "again."

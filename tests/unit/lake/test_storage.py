@@ -1,0 +1,117 @@
+"""The lake works on another storage than the local file system.
+
+Nothing of it touches the paths but through `Storage`.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from resources.datasets import ARTICLE_CHANGES, named
+from resources.lake import CompactionJob, Converter, Layout, compact, convert_list, find_conversion
+from resources.lake.rejects import RAW_BYTES_MAX, whole_line
+from resources.lake_files import CompactionSource
+from resources.storage import Storage
+from tests.unit.lake.conftest import Lake
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class MemoryStorage(Storage):
+    """Files in memory, by their paths."""
+
+    def __init__(self) -> None:
+        self.files: dict[Path, tuple[bytes, datetime]] = {}
+
+    def put(self, finished: Path, path: Path) -> None:
+        self.files[path] = (finished.read_bytes(), datetime.now(UTC))
+        finished.unlink()
+
+    def open(self, path: Path) -> pa.NativeFile:
+        return pa.BufferReader(self._found(path)[0])
+
+    def exists(self, path: Path) -> bool:
+        return path in self.files
+
+    def list(self, folder: Path, pattern: str = "**/*") -> list[Path]:
+        below = (path for path in self.files if path.is_relative_to(folder))
+        tail = pattern.removeprefix("**/")
+        return sorted(path for path in below if path.relative_to(folder).match(tail))
+
+    def delete(self, path: Path) -> None:
+        self.files.pop(path, None)
+
+    def modified(self, path: Path) -> datetime:
+        return self._found(path)[1]
+
+    def size(self, path: Path) -> int:
+        return len(self._found(path)[0])
+
+    def _found(self, path: Path) -> tuple[bytes, datetime]:
+        if path not in self.files:
+            raise FileNotFoundError(path)
+        return self.files[path]
+
+
+@pytest.fixture
+def lake(tmp_path) -> Lake:
+    return Lake(Layout(tmp_path / "data", storage=MemoryStorage()))
+
+
+def rows_in(lake: Lake, path: Path) -> list[dict]:
+    with lake.layout.storage.open(path) as file:
+        return pq.read_table(file).to_pylist()
+
+
+def test_files_are_converted_listed_read_and_deleted(lake):
+    storage, folder = lake.layout.storage, lake.layout.lake
+    made = lake.convert(lake.record(1), b"x" * (RAW_BYTES_MAX + 5), lake.record(2))
+    assert storage.list(folder, "**/*.parquet") == sorted([made.path, made.rejects_path])
+    assert not made.path.exists()
+    assert storage.size(made.path) == made.lake_bytes
+    assert [row["name"] for row in rows_in(lake, made.path)] == ["Page 1", "Page 2"]
+    (rejected,) = rows_in(lake, made.rejects_path)
+    assert b"".join(whole_line(lake.layout, rejected["raw_path"], 0)) == b"x" * (RAW_BYTES_MAX + 5)
+    archive = lake.archive(lake.lines(lake.record(1), b"x" * (RAW_BYTES_MAX + 5), lake.record(2)))
+    assert find_conversion(archive, lake.layout).row_count == 2
+    storage.delete(made.rejects_path)
+    assert find_conversion(archive, lake.layout) is None
+    for path in storage.list(folder):
+        storage.delete(path)
+    assert storage.list(folder) == []
+    assert not [path for path in folder.rglob("*") if path.is_file()]  # no local file is left behind
+
+
+def test_a_damaged_file_is_replaced_by_a_second_conversion(lake):
+    archive = lake.archive(lake.lines(lake.record(1)))
+    storage = lake.layout.storage
+    with Converter(workers=1) as converter:
+        made, replaced = converter.convert_again(archive, lake.layout)
+        assert (made.row_count, replaced) == (1, False)
+        whole, when = storage.files[made.path]
+        assert not converter.convert_again(archive, lake.layout)[1]
+        assert storage.modified(made.path) == when
+        storage.files[made.path] = (whole[:100], when)
+        assert converter.convert_again(archive, lake.layout)[1]
+    assert storage.files[made.path][0] == whole
+
+
+def test_files_are_compacted(lake):
+    made = [lake.convert(lake.record(number)) for number in (2, 1)]
+    sources = tuple(CompactionSource(one.path.relative_to(lake.layout.lake).as_posix(), 1) for one in made)
+    job = CompactionJob(ARTICLE_CHANGES.name, sources, "day", "0" * 64, 1 << 20, 1 << 20, 64 << 20, 3, 1)
+    (file,) = compact(job, lake.layout).files
+    assert sorted(row["name"] for row in rows_in(lake, lake.layout.lake / file.lake_path)) == ["Page 1", "Page 2"]
+
+
+def test_a_list_is_converted_once(lake):
+    raw = b'[{"identifier": "enwiki", "name": "Wikipedia"}]'
+    first, second = (convert_list(named("projects"), raw, lake.layout) for _ in range(2))
+    assert (first.converted, second.converted) == (True, False)
+    assert rows_in(lake, second.path)[0]["project_id"] == "enwiki"

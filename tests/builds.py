@@ -24,6 +24,7 @@ from resources.warehouse import Warehouse
 from resources.warehouse.database.connect import Connector
 from resources.warehouse.database.schema import search_internal
 from resources.warehouse.database.sql import transaction
+from resources.warehouse.views import analysts
 from resources.warehouse.views.lake import make_views, sources
 
 if TYPE_CHECKING:
@@ -40,14 +41,13 @@ NO_BAR = "__file__ = 'program'\n"
 
 #: A folder of all workers of a run of the tests, once `tests/conftest.py` has found it.
 shared: Path | None = None
-_OWN = datasets.datasets()
 
 
 @cache
 def _new(of: tuple[Dataset, ...]) -> bytes:
-    if shared is None or of != _OWN:
+    if shared is None:
         return _made()
-    path = shared / "empty-build.duckdb"
+    path = shared / f"empty-build-{analysts._script(of)[1]}.duckdb"
     with FileLock(f"{path}.lock"):
         if not path.exists():
             begun = path.with_suffix(".begun")
@@ -93,6 +93,14 @@ def close_all() -> None:
     """Close all files that are kept open."""
     for path in [*_kept]:
         close(path)
+
+
+def drop_all(folder: Path) -> None:
+    """Close those below a folder that nobody reads any more, without their checkpoints, which cost most of closing."""
+    for path in [*_kept]:
+        if path.is_relative_to(folder):
+            _kept[path][2].execute("PRAGMA disable_checkpoint_on_shutdown")
+            close(path)
 
 
 class _Keeping(Connector):
@@ -174,10 +182,13 @@ class OpenWarehouse(Warehouse):
 _open_file = Connector.open_file
 
 
-def _open_alone(self: Connector, path: Path) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+@contextlib.contextmanager
+def _open_alone(self: Connector, path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """Close the file first: two instances of DuckDB in one process do not notice each other's changes."""
     close(path)
-    return _open_file(self, path)
+    with _open_file(self, path) as connection:
+        connection.execute("PRAGMA enable_checkpoint_on_shutdown")  # `drop_all` may have disabled the instance's
+        yield connection
 
 
 Connector.open_file = _open_alone  # type: ignore[method-assign]

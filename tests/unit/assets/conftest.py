@@ -26,7 +26,7 @@ from resources.formatting import hour_text
 from resources.lake import Archive, Converter, Layout
 from resources.settings import Settings
 from resources.warehouse import Warehouse
-from tests.builds import OpenWarehouse, close_all, lay
+from tests.builds import OpenWarehouse, drop_all, lay
 from tests.unit.enterprise.conftest import HOUR, QUICK, Clock
 from tests.unit.enterprise.loopback import FakeService, json_reply
 from tests.unit.lake.conftest import tar_bytes
@@ -184,7 +184,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         made.know("projects", "dewiki", "enwiki", "frwiki", "itwiki")
         made.know("namespaces", 0, 14)
         yield made
-        close_all()
+        drop_all(tmp_path)
 
 
 @pytest.fixture

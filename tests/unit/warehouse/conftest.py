@@ -23,7 +23,7 @@ from resources.datasets import LISTS
 from resources.tables import ARTICLE_CHANGES, LOOKUPS, REJECTED_LINES, SNAPSHOT_ARTICLES
 from resources.tables.reference import REFERENCE_TABLES
 from resources.warehouse import ConvertedFile, Snapshot, Warehouse
-from tests.builds import NO_BAR, OpenWarehouse, close, close_all, lay, looking
+from tests.builds import NO_BAR, OpenWarehouse, close, close_all, drop_all, lay, looking
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 ROOT = Path(__file__).parents[3]
@@ -216,6 +216,12 @@ class Clock:
 
 
 @pytest.fixture(autouse=True)
+def _dropped(tmp_path):
+    yield
+    drop_all(tmp_path)
+
+
+@pytest.fixture(autouse=True, scope="module")
 def _closed():
     yield
     close_all()

@@ -5,7 +5,6 @@ The same rows, whatever happens before, between and after, and few files however
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
 import sys
@@ -31,9 +30,11 @@ from resources.lake_files import CompactedFile
 from resources.warehouse import LakeFileError, Warehouse, WarehouseBusyError
 from resources.warehouse.compaction.plan import SPANS, Unit, merges
 from resources.warehouse.database.connect import answer
-from tests.builds import NO_BAR, looking, shown
+from tests.builds import looking, shown
 
 PROJECTS = ("dewiki", "enwiki")
+#: Makes four files of an hour, which are compacted by themselves; two are not.
+BOTH = (0, 10)
 ROOT = Path(__file__).parents[3]
 
 
@@ -43,8 +44,8 @@ def compact(made, days=3):
     return compact_lake(Layout(made.data), made.warehouse, Engine(workers=1), memory_bytes=1 << 20, threads=2)
 
 
-def files_of(lake, hour, edition=0, projects=PROJECTS, namespaces=(0, 10)):
-    """An hour's files, with repeated events, deletes, and a page in two namespaces.
+def files_of(lake, hour, edition=0, projects=PROJECTS, namespaces=(0,)):
+    """An hour's files, with repeated events, deletes, and pages that are in each of the namespaces.
 
     Editions differ in rows and bodies.
     """
@@ -83,9 +84,9 @@ def content(warehouse):
         }
 
 
-def first_hours(made, count):
+def first_hours(made, count, namespaces=(0,)):
     """Loads them; returns what analysts see."""
-    load(made, range(count))
+    load(made, range(count), namespaces=namespaces)
     return content(made.warehouse)
 
 
@@ -102,7 +103,7 @@ def mirror(make):
 
 
 def test_a_day_becomes_one_file_with_the_same_rows_in_all_columns(mirror, again):
-    before = again(mirror, first_hours, 2)
+    before = again(mirror, first_hours, 2, BOTH)
     lake = f"'{mirror.data}/lake/article_changes/**/*.parquet'"
     [done] = compact(mirror)
     assert (done.read_files, done.written_files, done.given_up_count) == (8, 1, 0)
@@ -129,7 +130,7 @@ def test_a_day_becomes_one_file_with_the_same_rows_in_all_columns(mirror, again)
     assert found == [("Page 3", "3 0 0")]
 
 
-@pytest.mark.parametrize("file_bytes", [1, 20_000])
+@pytest.mark.parametrize("file_bytes", [1, 10_000])
 def test_rows_lie_in_larger_row_groups_than_their_bodies_and_both_files_end_with_the_same_row(
     mirror, again, monkeypatch, file_bytes
 ):
@@ -160,7 +161,7 @@ def test_bodies_of_months_lie_in_larger_row_groups(mirror, again, monkeypatch):
     monkeypatch.setattr(compaction, "_GROUP_BYTES", {"month": 1 << 20})
     found = {}
     for days, hours in ((2, []), (60, [24])):
-        load(mirror, hours)
+        load(mirror, hours, namespaces=BOTH)
         done, *_ = compact(mirror, days)
         assert done.merge.span not in found
         [path] = names(mirror.warehouse)
@@ -205,13 +206,13 @@ def test_whatever_is_loaded_again_dropped_or_compacted_the_pages_are_those_of_a_
 
 
 def test_what_is_dropped_and_loaded_again_as_it_was_is_compacted_into_the_same_file_and_read_once(mirror, again):
-    before = again(mirror, first_hours, 1)
+    before = again(mirror, first_hours, 1, BOTH)
     mirror.warehouse._clock.now = mirror.lake.hour(1) + timedelta(minutes=40)
     assert [one.merge.span for one in compact(mirror, 0)] == ["hour"]
     [first] = names(mirror.warehouse) if content(mirror.warehouse) == before else []
     for project in PROJECTS:
         mirror.warehouse.drop_project(project)
-    load(mirror, [0])
+    load(mirror, [0], namespaces=BOTH)
     compact(mirror, 0)
     assert content(mirror.warehouse) == before
     assert names(mirror.warehouse) == [first]
@@ -232,7 +233,7 @@ def test_what_a_compacted_file_held_that_is_gone_comes_back_when_its_hours_are_c
 
 
 def test_rows_of_a_dropped_project_are_left_out_of_compacted_files_at_once(mirror, again):
-    again(mirror, first_hours, 1)
+    again(mirror, first_hours, 1, BOTH)
     mirror.warehouse._clock.now = mirror.lake.hour(1) + timedelta(minutes=40)
     compact(mirror, 0)
     mirror.warehouse.drop_project("enwiki")
@@ -246,7 +247,7 @@ def test_rows_of_a_dropped_project_are_left_out_of_compacted_files_at_once(mirro
 
 
 def test_what_cannot_be_compacted_keeps_nothing_else_from_it_and_the_disk_is_never_filled(mirror):
-    load(mirror, [0, 24])
+    load(mirror, [0, 24], namespaces=BOTH)
     before = content(mirror.warehouse)
     mirror.warehouse._clock.now += timedelta(days=3)
     with pytest.raises(LakeError, match=r"must leave 1,?000,?000.* free .*The files are unchanged\. Free some space"):
@@ -284,9 +285,9 @@ def test_what_is_loaded_again_meanwhile_keeps_its_own_file(make, again):
     for made in (compacted, plain):
         load(made, [1], 1, projects=["enwiki"])
     committed = compacted.warehouse.commit_compaction(*arguments)
-    assert (committed.part_count, committed.given_up_count) == (6, 2)
+    assert (committed.part_count, committed.given_up_count) == (3, 1)
     assert content(compacted.warehouse) == content(plain.warehouse)
-    assert len(names(compacted.warehouse)) == 3
+    assert len(names(compacted.warehouse)) == 2
 
 
 def test_files_that_are_gone_or_hold_other_rows_are_not_taken_in(mirror, again):
@@ -309,7 +310,7 @@ def test_files_that_are_gone_or_hold_other_rows_are_not_taken_in(mirror, again):
 
 
 def test_compacted_files_of_before_that_have_their_bodies_themselves_are_read_and_rewritten(mirror, again, monkeypatch):
-    before = again(mirror, first_hours, 2)
+    before = again(mirror, first_hours, 2, BOTH)
     clock = mirror.warehouse._clock
     with monkeypatch.context() as then:
         then.setattr(rewriting, "APART", {})
@@ -319,8 +320,8 @@ def test_compacted_files_of_before_that_have_their_bodies_themselves_are_read_an
     compact(mirror, 0)
     files = names(mirror.warehouse) if content(mirror.warehouse) == before else []
     assert {".bodies." in one for one in files} == {True, False}
-    load(mirror, [0], 1)
-    load(mirror, [0])
+    load(mirror, [0], 1, namespaces=BOTH)
+    load(mirror, [0], namespaces=BOTH)
     mirror.warehouse.move_window(mirror.lake.hour(48))
     assert content(mirror.warehouse) == before
     [done] = compact(mirror)
@@ -366,33 +367,15 @@ def test_a_reader_keeps_its_files_for_the_grace_period(mirror, again):
         assert housekeeping.clean(layout, mirror.warehouse, now=clock.now).waiting == ()  # published still
         mirror.warehouse.publish()
         cleaning = housekeeping.clean(layout, mirror.warehouse, now=clock.now)
-        assert (len(cleaning.freed), len(cleaning.waiting)) == (0, 8)
+        assert (len(cleaning.freed), len(cleaning.waiting)) == (0, 4)
         assert reader.sql("SELECT * FROM article_bodies ORDER BY ALL").fetchall() == before["article_bodies"]
     cleaning = housekeeping.clean(layout, mirror.warehouse, now=clock.now + timedelta(days=1))
-    assert len(cleaning.freed) == 8
+    assert len(cleaning.freed) == 4
     assert content(mirror.warehouse) == before
     # the same files once more change nothing, and need no lake file of then; what was made again goes again
     for hour in range(2):
         assert not mirror.warehouse.load_hour(mirror.lake.hour(hour), files_of(mirror.lake, hour)).changed
-    assert len(housekeeping.clean(layout, mirror.warehouse, now=clock.now).waiting) == 8
-
-
-def test_another_duckdb_reads_compacted_files(mirror, again):
-    if (folder := os.environ.get("TEST_OTHER_DUCKDB")) is None:
-        pytest.skip("TEST_OTHER_DUCKDB names no folder with another DuckDB, as it does in `make test`")
-    again(mirror, first_hours, 2)
-    compact(mirror)
-    load(mirror, [1], 1)  # some rows of the file are passed over
-    bodies = content(mirror.warehouse)["article_bodies"]
-    mirror.warehouse.publish()
-    program = "import duckdb, sys; print(*duckdb.connect(sys.argv[1], read_only=True).execute(sys.argv[2]).fetchone())"
-    query = "SELECT (SELECT count(html) FROM article_bodies), (SELECT wikitext FROM article_text('enwiki', 'Page_3'))"
-    command = [sys.executable, "-c", NO_BAR + program, str(mirror.data / "warehouse.duckdb"), query]
-    told = subprocess.run(
-        command, env=os.environ | {"PYTHONPATH": folder}, check=True, timeout=120, capture_output=True
-    )
-    wikitext = mirror.warehouse.sql("SELECT wikitext FROM article_text('enwiki', 'Page_3')").rows[0][0]
-    assert told.stdout.decode().strip() == f"{sum(row[5] is not None for row in bodies)} {wikitext}"
+    assert len(housekeeping.clean(layout, mirror.warehouse, now=clock.now).waiting) == 4
 
 
 def test_a_full_disk_leaves_everything_as_it_was(small_disk, again):
@@ -419,7 +402,7 @@ def test_a_kill_at_any_phase_leaves_what_the_next_compaction_finishes(mirror, ag
             for one in (*phases, phase):
                 kill_at(one)
             assert content(mirror.warehouse) == before, phase
-            assert [(phase, len(names(mirror.warehouse)))] == [(phase, 1 if phase == "taken in" else 8)]
+            assert [(phase, len(names(mirror.warehouse)))] == [(phase, 1 if phase == "taken in" else 4)]
     assert compact(mirror, 0.25) == []
     assert list(mirror.data.rglob("*.unfinished")) == []
     assert content(mirror.warehouse) == before

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from resources import datasets
@@ -150,22 +149,3 @@ def test_two_publications_at_once(mirror):
     ]
     assert [process.communicate(timeout=120)[0] for process in both] == ["True\n", "True\n"]
     mirror.assert_whole()
-
-
-def test_other_duckdb_reads_what_is_published(mirror, elsewhere, monkeypatch):
-    folder = os.environ.get("TEST_OTHER_DUCKDB")
-    if folder is None:
-        pytest.skip("TEST_OTHER_DUCKDB names no folder with another DuckDB, as it does in `make test`")
-    mirror.publish()
-    monkeypatch.setenv("PYTHONPATH", str(Path(folder).resolve()))
-    told = elsewhere(
-        """
-        print(duckdb.__version__)
-        with duckdb.connect(path, read_only=True) as c:
-            for name in ("articles", "article_changes", "article_bodies", "loads"):
-                print(c.execute(f"SELECT count(*) FROM {name}").fetchone())
-        """,
-        mirror.warehouse.published_path,
-    )
-    assert told[0] != duckdb.__version__
-    assert told[2:] == ["(80,)", "(80,)", "(2,)"]

@@ -191,23 +191,6 @@ def test_views_and_macros_of_another_version_are_made_anew(published, library):
     assert published.sql("SELECT count(*) FROM about").rows[0][0] > 5
 
 
-def test_plain_client_reads_it_from_any_directory(library, elsewhere):
-    """Without our configuration, opened directly and attached under another name."""
-    told = elsewhere(
-        """
-        with duckdb.connect(path, read_only=True) as c:
-            for name in ("article_bodies", "redirects"):
-                print(c.execute(f"SELECT count(*) FROM {name}").fetchone())
-        with duckdb.connect() as c:
-            c.execute(f"ATTACH '{path}' AS w (READ_ONLY)")
-            for name in ("article_bodies", "project_state"):
-                print(c.execute(f"SELECT count(*) FROM w.{name}").fetchone())
-        """,
-        library.published_path,
-    )
-    assert told == ["(3,)", "(1,)", "(3,)", "(1,)"]
-
-
 def test_file_is_read_only_and_in_the_storage_version_asked_for(library):
     assert stat.S_IMODE(library.published_path.stat().st_mode) == 0o444
     assert library.published_path.read_bytes()[8:12] == b"DUCK"

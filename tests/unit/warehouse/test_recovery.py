@@ -206,6 +206,7 @@ def before_and_after(tmp_path_factory):
     assert killed.returncode == -9, killed.stderr
     names = {path.name for path in warehouse.build_path.parent.iterdir()}
     assert names == {"build.duckdb", "build.duckdb.wal", "build.duckdb.open"}
+    shutil.move(lay(data.with_name("published")) / "warehouse" / "build.duckdb", warehouse.published_path)
     after = data.with_name("after")
     shutil.copytree(data, after)
     with Warehouse(after)._connector.build("make the checkpoint") as connection:
@@ -247,7 +248,7 @@ def test_metadata_that_a_kill_tore(before_and_after, tmp_path, pages, caplog):
                 assert connection.execute(WIDE).fetchall() == before_and_after.rows
                 continue
         replaced += 1
-        assert "A new file takes its place" in caplog.text
+        assert "A copy of warehouse.duckdb takes its place" in caplog.text
         assert beside(warehouse) == {"build.duckdb", "build.duckdb.damaged", "build.duckdb.damaged.wal"}
     assert replaced > 0
 
@@ -261,6 +262,7 @@ def test_metadata_that_duckdb_reads_late_is_read_after_a_kill(before_and_after, 
         path = tmp_path / str(start) / "warehouse" / "build.duckdb"
         path.parent.mkdir(parents=True)
         path.write_bytes(content)
+        shutil.copyfile(before_and_after.data / "warehouse.duckdb", path.parent.with_name("warehouse.duckdb"))
         try:
             with duckdb.connect(path) as connection:
                 connection.execute("FROM internal.meta")
@@ -272,7 +274,7 @@ def test_metadata_that_duckdb_reads_late_is_read_after_a_kill(before_and_after, 
         path.with_name("build.duckdb.open").touch()
         with Warehouse(path.parent.parent)._connector.build("look") as connection:
             assert connection.execute("SELECT is_complete FROM internal.meta").fetchall() == [(False,)]
-        assert "A new file takes its place" in caplog.text
+        assert "A copy of warehouse.duckdb takes its place" in caplog.text
     assert late > 0
 
 

@@ -109,9 +109,7 @@ _BY_NAME: dict[str, Reach] = {
         "lists.record", "snapshots chunks ID CHUNK", f"{_SANDBOX}snapshots.py::test_a_chunk_by_its_name_or_its_number"
     ),
     "chunk-download": Reach(
-        "snapshots.fetch",
-        "snapshots download ID",
-        f"{_SANDBOX}snapshots.py::test_the_chunks_together_are_the_snapshot",
+        "snapshots.fetch", "snapshots download ID", f"{_SANDBOX}snapshots.py::test_the_chunks_together_are_the_snapshot"
     ),
     "batches": Reach("hours.listing", "batches HOUR", f"{_SANDBOX}batches.py::test_the_list_of_an_hour"),
     "batch": Reach("hours.record", "batches HOUR ID", f"{_SANDBOX}batches.py::test_one_record"),

@@ -258,11 +258,7 @@ class FakeService:
             whole = self.snapshots[identifier]
             self.objects[name] = content
             size = {"value": len(content) / 1e6, "unit_text": "MB"}
-            self.chunks[name] = whole | {
-                "identifier": name,
-                "version": hashlib.md5(content).hexdigest(),
-                "size": size,
-            }
+            self.chunks[name] = whole | {"identifier": name, "version": hashlib.md5(content).hexdigest(), "size": size}
         self.snapshots[identifier]["chunks"] = names
 
     def revoke(self):
@@ -424,13 +420,14 @@ class FakeService:
         headers["Content-Range"] = f"bytes {start}-{end}/{len(content)}"
         return Reply(206, content[start : end + 1], headers)
 
-    def cut(self, *places, stall=None):
-        """Answer the next object requests honestly, but break off after so many bytes."""
+    def cut(self, *places, stall=None, chunked=False, then=lambda: None):
+        """Answer the next object requests honestly, but break off after so many bytes; `then` is called before."""
 
         def broken(place):
             def answer(request):
                 reply = self.object(request)
-                reply.cut, reply.stall = place, stall
+                reply.cut, reply.stall, reply.chunked = place, stall, chunked
+                then()
                 return reply
 
             return answer

@@ -103,12 +103,7 @@ def test_a_batch_that_is_not_in_its_hour_is_not_found(client, fake, hour, conten
         (Reply(200, b" \n"), errors.ServiceUnavailable, True, "empty body"),
         (Reply(200, b"[{"), errors.UnexpectedAnswer, False, "documented form"),
         (json_reply({"identifier": "wiki"}), errors.UnexpectedAnswer, False, "documented form"),
-        (
-            json_reply([{"identifier": None}]),
-            errors.UnexpectedAnswer,
-            False,
-            "and 1 more",
-        ),
+        (json_reply([{"identifier": None}]), errors.UnexpectedAnswer, False, "and 1 more"),
         (Reply(200, b'[{"identifier": "wiki"}]', cut=7), errors.ServiceUnavailable, True, "broke off"),
         (Reply(drop=True), errors.ServiceUnavailable, True, "closed without an answer"),
         (

@@ -120,12 +120,7 @@ def test_a_body_cut_in_the_middle_goes_on_where_it_stopped(client, fake, publish
 
 
 def test_a_cut_chunked_body_without_length_goes_on(client, fake, published, target, hour, content):
-    def chunked(request):
-        reply = fake.object(request)
-        reply.chunked, reply.cut = True, 70_000
-        return reply
-
-    fake.script("/objects/*", chunked)
+    fake.cut(70_000, chunked=True)
     client.hours.download(hour, published, target)
     assert target.read_bytes() == content
     assert ranges_asked(fake) == [None, "bytes=70000-"]
@@ -186,14 +181,7 @@ def test_a_file_replaced_meanwhile_is_taken_under_its_new_version(client, fake, 
 
 def test_a_file_replaced_between_two_ranges_is_begun_anew(client, fake, published, target, hour, content):
     new = content[::-1]
-
-    def replaced(request):
-        reply = fake.object(request)
-        reply.cut = 1000
-        fake.add(NAME, new)
-        return reply
-
-    fake.script("/objects/*", replaced)
+    fake.cut(1000, then=lambda: fake.add(NAME, new))
     done = client.hours.download(hour, published, target)
     assert done.path.read_bytes() == new
     assert done.version != published.version
@@ -224,13 +212,7 @@ def test_a_record_that_is_gone_when_read_again_leaves_nothing(client, fake, publ
 
 
 def test_an_expired_address_costs_one_more_request(client, fake, published, target, hour, content):
-    def expiring(request):
-        reply = fake.object(request)
-        reply.cut = 5000
-        fake.expire_signatures()
-        return reply
-
-    fake.script("/objects/*", expiring)
+    fake.cut(5000, then=fake.expire_signatures)
     done = client.hours.download(hour, published, target)
     assert target.read_bytes() == content
     assert (done.request_count, resolves(fake)) == (2, 2)
@@ -246,13 +228,7 @@ def test_fresh_addresses_that_are_refused_are_not_asked_for_without_end(client, 
 
 
 def test_the_number_of_addresses_is_bounded(make_client, fake, published, target, hour):
-    def expiring(request):
-        reply = fake.object(request)
-        reply.cut = 5000
-        fake.expire_signatures()
-        return reply
-
-    fake.script("/objects/*", *[expiring] * 10)
+    fake.cut(*[5000] * 10, then=fake.expire_signatures)
     with pytest.raises(errors.ServiceUnavailable, match="more than 2 signed URLs"):
         make_client(limits=Limits(signed_urls=2)).hours.download(hour, published, target)
     assert resolves(fake) == 2

@@ -220,13 +220,7 @@ def test_an_archive_of_unknown_size_has_a_limit_too(make_client, fake, hour, bat
     assert client.hours.download(hour, silent, target).size_bytes == len(content)
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"Content-Length": str(1 << 40)},
-        {"Content-Length": "9" * 18},
-    ],
-)
+@pytest.mark.parametrize("headers", [{"Content-Length": str(1 << 40)}, {"Content-Length": "9" * 18}])
 def test_a_length_beyond_the_record_is_refused_before_the_first_byte(make_client, fake, hour, batch, target, headers):
     fake.script("/objects/*", *[Reply(200, b"x" * 100_000, headers)] * 2)
     seen = []

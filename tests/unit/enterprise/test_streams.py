@@ -170,10 +170,7 @@ class TestRefusalsAndEnds:
 
     @pytest.mark.parametrize(
         ("reply", "error"),
-        [
-            (error_reply(403, "no"), Forbidden),
-            (error_reply(422, "the part value is 11"), InvalidRequest),
-        ],
+        [(error_reply(403, "no"), Forbidden), (error_reply(422, "the part value is 11"), InvalidRequest)],
     )
     def test_refusals_that_stay_end_the_stream_behind_what_had_come(self, fake, client, reply, error):
         fake.script(STREAM, Reply(body=lines(event(0, 1), event(0, 2)), chunked=True), *[reply] * 2)

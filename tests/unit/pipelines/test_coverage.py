@@ -89,7 +89,7 @@ def test_each_hour_has_a_cell_and_what_has_no_row_is_unknown_or_outside(survey):
     (place,) = survey(hours=10, enwiki="lrea lm  ")
     states = [cell.state for cell in place.cells]
     assert states == [
-        *("outside", "loaded", "loaded", "empty", "absent", "unknown", "loaded", "missing", "unknown", "unknown"),
+        *("outside", "loaded", "loaded", "empty", "absent", "unknown", "loaded", "missing", "unknown", "unknown")
     ]
     assert [cell.batch_hour for cell in place.cells] == [NEWEST - timedelta(hours=back) for back in range(9, -1, -1)]
     assert [cell.redone for cell in place.cells].count(True) == 1

@@ -196,10 +196,7 @@ def test_each_failed_run_is_reported_once_with_its_sentence(instance, tmp_path):
         "last_partition": "2026-11-20-07:00",
         "message": "Execution of run for \"hours\" failed. Steps failed: ['archive__batches'].",
         "steps": [
-            {
-                "step": "archive__batches",
-                "message": "3 of 3 hours failed. [hidden] https://x.example/a?[hidden]",
-            }
+            {"step": "archive__batches", "message": "3 of 3 hours failed. [hidden] https://x.example/a?[hidden]"}
         ],
     }
 

@@ -163,8 +163,7 @@ def test_hours_that_the_mirror_lacks_are_those_since_it_began_that_the_service_k
     )
     assert lacking() == [3, 5]
     warehouse.record_statuses(
-        [HourStatus(lake.hour(3), "enwiki", 0, HourState.ABSENT, "The listing lacks it.")],
-        dataset=ARTICLE_CHANGES,
+        [HourStatus(lake.hour(3), "enwiki", 0, HourState.ABSENT, "The listing lacks it.")], dataset=ARTICLE_CHANGES
     )
     assert (lacking(), lacking(newest=4)) == ([5], [])
     # an hour whose listing lacked a project is due again

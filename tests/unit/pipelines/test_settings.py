@@ -93,10 +93,7 @@ def test_how_often_to_publish():
             r"^WME_AUTH_URL is not valid \(the value is hidden because it might contain a secret",
         ),
         (ACCOUNT | {"WME_REALTIME_URL": "http://[::1"}, r"^WME_REALTIME_URL is not valid"),
-        (
-            ACCOUNT | {"WME_AUTH_URL": "https://auth.example.org", "WME_BASE_URL": "x"},
-            r"^WME_BASE_URL is not valid",
-        ),
+        (ACCOUNT | {"WME_AUTH_URL": "https://auth.example.org", "WME_BASE_URL": "x"}, r"^WME_BASE_URL is not valid"),
         *(
             (ACCOUNT | {name: url}, "^The setting .* is an http:// address of another machine.* WME_ALLOW_HTTP=1")
             for name in ("WME_AUTH_URL", "WME_BASE_URL", "WME_REALTIME_URL")

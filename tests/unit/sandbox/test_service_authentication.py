@@ -93,10 +93,7 @@ def test_passwords_shorter_than_six_do_not_bind(client):
 def test_bodies_are_read_by_their_content_type(client):
     url, credentials = (
         f"{client.sandbox.url}/v1/login",
-        {
-            "username": client.sandbox.username,
-            "password": client.sandbox.password,
-        },
+        {"username": client.sandbox.username, "password": client.sandbox.password},
     )
     assert client.session.post(url, data=credentials, timeout=120).status_code == 200
     as_text = client.session.post(url, data=json.dumps(credentials), timeout=120)

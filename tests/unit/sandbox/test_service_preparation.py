@@ -25,13 +25,7 @@ NEWEST = datetime(2025, 3, 9, 6, tzinfo=UTC)
 
 
 def small(folder, signing_key, **options):
-    shape = {
-        "projects": ("enwiki",),
-        "namespaces": (0,),
-        "changes_per_hour": 4,
-        "body_bytes": 200,
-        "entities": 0,
-    }
+    shape = {"projects": ("enwiki",), "namespaces": (0,), "changes_per_hour": 4, "body_bytes": 200, "entities": 0}
     return Settings(**{"state": prepared_state(folder, signing_key), "now": NOW, **shape, **options})
 
 
@@ -110,10 +104,7 @@ def test_what_is_listed_was_made_by_processes_that_may_die_and_stays_for_the_nex
         assert not set(first) & set(workers(os.getpid()))
     assert not workers(os.getpid())
     told = []
-    with (
-        running(settings, progress=lambda *many: told.append(many)) as sandbox,
-        logged_in(sandbox) as client,
-    ):
+    with running(settings, progress=lambda *many: told.append(many)) as sandbox, logged_in(sandbox) as client:
         assert not told
         assert listed(client, LISTS[0]) == [hour]
         assert before.items() <= archives(client).items()
@@ -125,10 +116,7 @@ def test_what_is_listed_was_made_by_processes_that_may_die_and_stays_for_the_nex
 def test_once_it_is_ready_no_listing_makes_an_archive(tmp_path, signing_key):
     told = []
     settings = small(tmp_path, signing_key, projects=("enwiki", "frwiki"), entities=125, prepare=2)
-    with (
-        running(settings, progress=lambda *many: told.append(many)) as sandbox,
-        requests.Session() as session,
-    ):
+    with running(settings, progress=lambda *many: told.append(many)) as sandbox, requests.Session() as session:
         before = archives(Client(sandbox, session))
         for group in ("group_3", "group_1"):
             sandbox.accounts.set_groups(sandbox.username, [group])

@@ -132,10 +132,7 @@ def test_the_command_line_carries_all_settings(tmp_path, corpus):
             ["--quota", "free:chunks=3"],
             "--quota: 'free:chunks=3' is not a valid quota; use NAME:KIND=LIMIT with a kind from ondem",
         ),
-        (
-            ["--admit", "everybody"],
-            "--admit: 'everybody' is not a valid address range; examples are 127.0.0.0/8 ",
-        ),
+        (["--admit", "everybody"], "--admit: 'everybody' is not a valid address range; examples are 127.0.0.0/8 "),
     ],
     ids=str,
 )

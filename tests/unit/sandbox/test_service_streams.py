@@ -398,10 +398,7 @@ class TestPaceAndEnds:
             next(lines), next(lines)
 
     def test_the_end_of_the_sandbox_is_the_end_of_the_body(self, tmp_path, signing_key):
-        with (
-            small_sandbox(tmp_path, signing_key) as client,
-            stream(client, {"since": text(NOW - KEPT)}) as answer,
-        ):
+        with small_sandbox(tmp_path, signing_key) as client, stream(client, {"since": text(NOW - KEPT)}) as answer:
             lines = answer.iter_lines()
             next(lines)
             client.sandbox.close()

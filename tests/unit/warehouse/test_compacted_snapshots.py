@@ -72,23 +72,16 @@ def load(made, *editions, keep_replaced=2, hours=(1,)):
     made.warehouse.apply_changes()
 
 
-def published(warehouse):
-    """What analysts see, and what `articles` is made of."""
-    warehouse.publish()
-    with warehouse._connector.published() as connection:
-        return {what: answer(connection, f"SELECT * FROM {what} ORDER BY ALL") for what in (*VIEWS, *OTHERS)}
+def content(warehouse, *more):
+    """What a publication would show of the lake now."""
+    with shown(warehouse) as connection:
+        return {what: answer(connection, f"SELECT * FROM {what} ORDER BY ALL") for what in (*VIEWS, *more)}
 
 
 def first_version(made, *hours):
     """Loads it beneath some hours; returns what analysts see."""
     load(made, 0, hours=hours)
-    return published(made.warehouse)
-
-
-def content(warehouse, *more):
-    """What a publication would show of the lake now."""
-    with shown(warehouse) as connection:
-        return {what: answer(connection, f"SELECT * FROM {what} ORDER BY ALL") for what in (*VIEWS, *more)}
+    return content(made.warehouse, "articles")
 
 
 def names(warehouse):
@@ -121,7 +114,7 @@ def mirror(make):
 
 def test_each_version_becomes_one_sorted_file_with_the_same_rows_in_all_columns_and_views(mirror, state):
     load(mirror, 0, 1)
-    before, articles = published(mirror.warehouse), state(mirror.warehouse)
+    before, articles = content(mirror.warehouse, *OTHERS), state(mirror.warehouse)
     assert all(before.values())
     with duckdb.connect() as alone:
         query = "SELECT DISTINCT * EXCLUDE (filename) FROM read_parquet(?, hive_partitioning = false, filename = true) "
@@ -132,7 +125,7 @@ def test_each_version_becomes_one_sorted_file_with_the_same_rows_in_all_columns_
         assert [(one.merge.span, one.read_files, one.written_files, one.given_up_count) for one in done] == [
             ("snapshot", 4, 1, 0)
         ] * 2
-        assert published(mirror.warehouse) == before
+        assert content(mirror.warehouse, *OTHERS) == before
         files = sorted(set(names(mirror.warehouse)))
         assert [Path(one).parent.name for one in files] == ["snapshot_articles"] * 2
         assert sorted(alone.execute("SELECT * FROM read_parquet(?)", [files]).fetchall()) == rows
@@ -158,7 +151,7 @@ def test_replaced_files_go_after_the_grace_period_and_come_back_from_the_archive
         assert reader.sql("SELECT * FROM article_bodies ORDER BY ALL").fetchall() == before["article_bodies"]
     cleaning = housekeeping.clean(layout, mirror.warehouse, now=now + timedelta(days=1))
     assert len(cleaning.freed) == 5
-    assert published(mirror.warehouse) == before
+    assert content(mirror.warehouse, "articles") == before
     # the same files once more change nothing, and go again
     assert not mirror.warehouse.load_snapshot(version_of(mirror.lake)).changed
     assert len(housekeeping.clean(layout, mirror.warehouse, now=now).waiting) == 5

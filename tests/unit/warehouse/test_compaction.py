@@ -185,8 +185,7 @@ def test_whatever_is_loaded_again_dropped_or_compacted_the_pages_are_those_of_a_
             namespaces = chance.choice([(0,), (10,), (0, 10)])
             for made in (compacted, plain):
                 made.warehouse.load_hour(
-                    made.lake.hour(hour),
-                    files_of(made.lake, hour, edition, namespaces=namespaces),
+                    made.lake.hour(hour), files_of(made.lake, hour, edition, namespaces=namespaces)
                 )
         for made in (compacted, plain):
             made.warehouse.apply_changes()

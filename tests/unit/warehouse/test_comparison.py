@@ -73,7 +73,11 @@ def load(mirror, hours, *, lacks=(), other=None, tag=""):
         mirror.warehouse.load_hour(mirror.lake.hour(number), files)
 
 
-def compared(mirror, hours=range(50)):
+def compare(mirror, hours=range(50)):
+    return mirror.warehouse.compare_stream([mirror.lake.hour(hour) for hour in hours])
+
+
+def counts(found):
     """By hour and namespace: only in the stream, only in the file, different."""
     return {
         ((one.batch_hour - START) // timedelta(hours=1), one.namespace_id): (
@@ -81,8 +85,12 @@ def compared(mirror, hours=range(50)):
             one.only_in_file_count,
             one.different_count,
         )
-        for one in mirror.warehouse.compare_stream([mirror.lake.hour(hour) for hour in hours])
+        for one in found
     }
+
+
+def compared(mirror, hours=range(50)):
+    return counts(compare(mirror, hours))
 
 
 @pytest.fixture
@@ -109,8 +117,8 @@ def test_a_faultless_hour_has_no_difference(mirror):
     load(mirror, hours)
     assert compared(mirror) == {}
     stream(mirror, hours)
-    found = mirror.warehouse.compare_stream([mirror.lake.hour(hour) for hour in range(6)])
-    assert compared(mirror) == {(hour, namespace): NONE for hour in range(4) for namespace in (0, 14)}
+    found = compare(mirror)
+    assert counts(found) == {(hour, namespace): NONE for hour in range(4) for namespace in (0, 14)}
     in_time = [
         row
         for of_hour in hours.values()
@@ -134,7 +142,7 @@ def test_what_one_side_lacks_or_says_otherwise_is_counted_and_shown(mirror):
     other = {changed[0]["event_id"]: {"abstract": "z", "url": "u"}, changed[1]["event_id"]: {"html": "<p>?"}}
     load(mirror, hours, lacks={row["event_id"] for row in missing}, other=other)
     stream(mirror, hours, lacks={row["event_id"] for row in dropped})
-    found = mirror.warehouse.compare_stream([mirror.lake.hour(hour) for hour in range(4)])
+    found = compare(mirror)
     assert sum(one.difference_count for one in found) == 6
     assert {example for one in found for example in one.examples} == {
         *(f"{row['name']!r}, event {row['event_id']}: only in the file" for row in dropped),
@@ -142,7 +150,7 @@ def test_what_one_side_lacks_or_says_otherwise_is_counted_and_shown(mirror):
         f"{changed[0]['name']!r}, event {changed[0]['event_id']}: different (url, abstract)",
         f"{changed[1]['name']!r}, event {changed[1]['event_id']}: different (html)",
     }
-    assert {hour for (hour, _), counts in compared(mirror).items() if counts != NONE} == {0, 1, 2}
+    assert {hour for (hour, _), differing in counts(found).items() if differing != NONE} == {0, 1, 2}
     [sentence] = {str(one) for one in found if one.only_in_file_count == len(dropped)} or {""}
     assert "2 events in the stream and the file differ (2 only in the file), for example 'T " in sentence
 
@@ -188,8 +196,9 @@ def test_only_what_was_mirrored_is_compared(mirror):
     since = {("enwiki", 0): at(mirror.lake, SINCE), ("enwiki", 14): at(mirror.lake, 90)}
     stream(mirror, kept, kept_since=since)
     found = {(hour, number): NONE for hour in range(2) for number in (0, 14) if (hour, number) != (0, 14)}
-    assert compared(mirror) == found
-    begun = [one.compared_from for one in mirror.warehouse.compare_stream([mirror.lake.hour(1)])]
+    told = compare(mirror)
+    assert counts(told) == found
+    begun = [one.compared_from for one in told if one.batch_hour == mirror.lake.hour(1)]
     assert begun == [mirror.lake.hour(1), at(mirror.lake, 90)]
 
 

@@ -250,7 +250,7 @@ def test_any_order_repetition_and_redo_gives_the_state_of_the_rule(lake, memory,
             error.add_note(f"seed {seed}: {steps}")
             raise
     assert reached == {
-        *("an hour", "a snapshot", "done again", "applied between", "at a moment", "by the rule", "articles"),
+        *("an hour", "a snapshot", "done again", "applied between", "at a moment", "by the rule", "articles")
     }
 
 

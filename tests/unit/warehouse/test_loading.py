@@ -101,10 +101,7 @@ def test_same_rows_in_another_order_leave_the_same_row_of_a_repeated_event(make)
 
 
 def test_rejects_are_kept_whole_and_replaced_with_their_hour(lake, warehouse):
-    warehouse.load_hour(
-        lake.hour(0),
-        [lake.file(0, [lake.change(1, "A", 1)], rejects=[b"\xff{", b"x"])],
-    )
+    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)], rejects=[b"\xff{", b"x"])])
     assert ask(warehouse, "SELECT line_number, raw FROM rejects ORDER BY line_number") == [
         {"line_number": 1, "raw": b"\xff{"},
         {"line_number": 2, "raw": b"x"},

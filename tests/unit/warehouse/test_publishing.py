@@ -108,10 +108,7 @@ def test_bodies_have_one_row_per_page_revision_and_hour(library, lake):
 
 def test_question_for_an_hour_opens_the_files_of_that_hour_only(lake, warehouse):
     for hour in range(3):
-        warehouse.load_hour(
-            lake.hour(hour),
-            [lake.file(hour, [lake.change(1, "A", 60 * hour, html=f"h{hour}")])],
-        )
+        warehouse.load_hour(lake.hour(hour), [lake.file(hour, [lake.change(1, "A", 60 * hour, html=f"h{hour}")])])
     warehouse.publish()
     for path in (warehouse.data / "lake").rglob("hour=01/*.parquet"):
         path.write_bytes(b"unreadable")
@@ -259,10 +256,7 @@ def test_publication_waits_for_the_lock(published, lake):
 
 def test_build_file_made_anew_is_published_though_it_counts_the_same(lake, warehouse):
     def load(number, name):
-        warehouse.load_hour(
-            lake.hour(number),
-            [lake.file(number, [lake.change(number, name, 60 * number + 1)])],
-        )
+        warehouse.load_hour(lake.hour(number), [lake.file(number, [lake.change(number, name, 60 * number + 1)])])
         warehouse.apply_changes()
 
     load(0, "A")

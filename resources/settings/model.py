@@ -64,7 +64,7 @@ class Settings(BaseModel):
         Write("namespace numbers (0, 6, 10, 14), separated by commas"),
     ] = Field(
         (0,),
-        description="Namespaces to mirror: 0 article, 6 file, 10 template, 14 category. Default: `0`.",
+        description="Namespaces to mirror: 0 (article), 6 (file), 10 (template), 14 (category). Default: `0`.",
         examples=["0"],
     )
     wikidata: types.Flag = Field(
@@ -143,7 +143,7 @@ class Settings(BaseModel):
         Write("a memory limit in MiB: a whole number of at least 256 (enough for one worker), for example 2048"),
     ] = Field(
         None,
-        description="Conversion memory limit (MiB) per process. A low limit also reduces the number of threads. "
+        description="Conversion memory limit (MiB) per process. A low memory limit also reduces the number of threads. "
         "Default: a quarter of the memory available to the process, at least 512.",
         examples=["2048"],
     )

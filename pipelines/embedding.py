@@ -140,7 +140,7 @@ class Prefix:
 def deferred(decorator: Callable[..., Any], job: str | None = None, **options: Any) -> Callable[..., Any]:
     """Turn a function into a factory that applies a Dagster decorator once the prefix is known.
 
-    The definition is named after the function. Its target is the job, or all assets of this package.
+    The definition is named after the function. The definition's target is the job, or all assets of this package.
     """
 
     def declare(function: Callable[..., Any]) -> Callable[[Prefix], Any]:

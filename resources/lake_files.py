@@ -36,8 +36,8 @@ class ConvertedFile:
         version: The archive's version (MD5).
         batch_hour: Hour of an hourly batch, or None for other archives.
         source_at: Start time of the run that looked up the pages, or None for other archives.
-        update_count: Number of rows with the change type `update`, or 0 if the table has no change types. The fields
-            `delete_count` and `visibility_change_count` are similar.
+        update_count: Number of rows with the change type `update`, or 0 if the table has no change types.
+            `delete_count` and `visibility_change_count` count the other change types.
         remarks: Sentences about archive members that contain no records.
         drift: Undeclared fields that were stored in `extra`.
         seconds: Duration of the conversion, or 0 if the file existed.

@@ -89,7 +89,7 @@ def clean(
     now: datetime | None = None,
     dry_run: bool = False,
 ) -> Cleaning:
-    """Remove replaced files whose grace period has passed. `dry_run` only reports these files.
+    """Remove replaced files whose grace period has passed. With `dry_run`, these files are only reported.
 
     Other processes cannot load or publish during the search. While a backup is running, no files are removed. Raises
     OSError if a file cannot be removed. Files earlier in the removal order have already been removed.

@@ -118,8 +118,8 @@ class _Auth(Group):
 def auth() -> None:
     """Manage the account: log in, show or revoke the tokens, and change the password.
 
-    Passwords and codes are never passed as arguments. Enter them at a hidden prompt, set a variable (WME_PASSWORD,
-    WME_NEW_PASSWORD, WME_CODE), or write them to standard input with --password-stdin.
+    Enter passwords and codes at a hidden prompt, in a variable (WME_PASSWORD, WME_NEW_PASSWORD, WME_CODE), or on
+    standard input with --password-stdin. They are never passed as arguments.
     """
 
 

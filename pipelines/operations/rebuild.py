@@ -202,8 +202,8 @@ class Retry:
 
     Attributes:
         parts: Hours and snapshots to convert again, with their projects and namespaces.
-        archives: Number of rejected records by archive of these parts.
-        unavailable: Number of rejected records by archive that cannot be converted because a file is not on disk.
+        archives: Numbers of rejected records in the archives of these parts, by archive.
+        unavailable: Numbers of rejected records in archives that cannot be converted because a file is not on disk.
         current_count: Number of rejected records that the current converter would reject again.
     """
 

@@ -111,7 +111,7 @@ def collect(settings: Settings, hours: int, now: datetime | None = None) -> Stat
 
 
 def _tell_engine(report: Status, settings: Settings) -> None:
-    """Report the threads, or the scheduler, which must respond within seconds, and its workers."""
+    """Report the threads, or the scheduler (which must respond within seconds) and its workers."""
     is_remote = settings.engine.startswith(SCHEME)
     layout, longest = Layout(settings.data), settings.max_record_mb << 20
     try:

@@ -249,7 +249,7 @@ def datasets(family: Family | None = None) -> tuple[Dataset, ...]:
 
 
 def default(family: Family) -> Dataset:
-    """Return the dataset that a command uses if none is named, which is the first declared dataset of its family."""
+    """Return a family's default dataset for commands, which is the first declared dataset."""
     return datasets(family)[0]
 
 

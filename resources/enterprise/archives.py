@@ -223,7 +223,7 @@ class FileHead:
 
 @guarded
 class ServiceFiles:
-    """Access to single files, by the paths of their records (from `endpoints`), and to archive records. Thread-safe."""
+    """Access to single files, by their records' paths (see `endpoints`), and to records in archives. Thread-safe."""
 
     def __init__(self, api: DataApi, downloader: Downloader) -> None:
         self._api = api

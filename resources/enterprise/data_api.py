@@ -250,7 +250,7 @@ class Lists:
         self.redactor = api.redactor
 
     def reference(self, kind: str) -> Listing[models.Entry]:
-        """Read a reference list: `codes`, `languages`, `projects` or `namespaces` (`GET /v2/codes` ...)."""
+        """Read a reference list (`codes`, `languages`, `projects` or `namespaces`) from `GET /v2/codes` and so on."""
         return self._api.listing(endpoints.reference(kind), _ENTRIES, f"list the {kind}")
 
     def records(self, path: str, query: Query | None = None) -> Listing[models.Record]:

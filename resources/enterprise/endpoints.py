@@ -140,7 +140,7 @@ def file_quota(path: str) -> str | None:
 
 
 def reference(kind: str) -> str:
-    """Return the path of a reference list: `codes`, `languages`, `projects` or `namespaces`."""
+    """Return the path of a reference list (`codes`, `languages`, `projects` or `namespaces`)."""
     return f"/v2/{kind}"
 
 

@@ -154,7 +154,7 @@ def shape_problem(error: ValidationError) -> str:
 
 
 def _odd_record(value: Any, problem: str) -> OddRecord:
-    """Build an unusable record from the fields that can be read. A name like a token or a URL is not displayed."""
+    """Build an unusable record from the fields that can be read. Names that look like tokens or URLs are omitted."""
     fields: dict[str, Any] = value if isinstance(value, dict) else {}
     identifier = fields.get("identifier")
     identifier = identifier if isinstance(identifier, str) else ""

@@ -202,7 +202,7 @@ class Stream:
                 connection.read_again()
 
     def take(self, seconds: float) -> list[bytes]:
-        """Return all blocks received since the last call. If there are none, wait for up to `seconds` seconds.
+        """Return all blocks received since the last call. If there are no blocks, wait up to `seconds` seconds.
 
         Each block contains complete records, one per line, in the order received on one connection.
 

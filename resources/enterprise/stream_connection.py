@@ -115,7 +115,7 @@ class Inbox:
             return self._is_open
 
     def take(self, seconds: float) -> list[bytes]:
-        """Return all waiting blocks. If none are waiting, wait for up to `seconds` seconds.
+        """Return all waiting blocks. If no blocks are waiting, wait up to `seconds` seconds.
 
         Raises the error that ended the stream, after all earlier records have been returned.
         """

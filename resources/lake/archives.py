@@ -37,7 +37,7 @@ class Layout:
         return self.archive / dataset.archive / hour_folder(hour)
 
     def batch_archive(self, dataset: Dataset, hour: datetime, identifier: str, version: str) -> Path:
-        """Path of one of an hour's archives. Each version from the service is a separate file."""
+        """Path of an hourly archive. Each version from the service is a separate file."""
         return self.archive_hour(dataset, hour) / name_of(identifier, version)
 
     def batch_list(self, dataset: Dataset, hour: datetime) -> Path:

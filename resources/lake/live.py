@@ -288,7 +288,7 @@ def _runs(step: Step, before: Step, run: Run | None) -> tuple[Run, ...]:
 
 @contextmanager
 def _merging(path: Path) -> Iterator[None]:
-    """Convert errors while a file is read in the context to a LakeError with the file's path."""
+    """Convert errors from reading a file in the context to a LakeError with the file's path."""
     try:
         yield
     except (OSError, ValueError) as error:

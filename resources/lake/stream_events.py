@@ -135,12 +135,12 @@ _NAMES = ("event_partition", "event_offset", "event_id")
 
 @dataclass(frozen=True)
 class Continued:
-    """Continuation of a stream by a step's events.
+    """Result of continuing a stream with a step's events.
 
-    `is_new` masks the new events, and `keys` are their keys. See `Step` for `offsets`, `highest` and `published_at`.
-    `last` maps partitions to their last new event's offset. `backward` is the first partition that went back, and
-    `forward` is the first partition that jumped far ahead, each with its old and new offsets. `reset_count` is the
-    number of times that a partition went back.
+    `is_new` masks the new events, and `keys` contains their keys. See `Step` for `offsets`, `highest` and
+    `published_at`. `last` maps partitions to their last new event's offset. `backward` is the first partition that went
+    back, and `forward` is the first partition that jumped far ahead, each with its old and new offsets. `reset_count`
+    is the number of times that a partition went back.
     """
 
     is_new: pa.BooleanArray

@@ -1,7 +1,7 @@
 """The warehouse: the DuckDB build file with loaded rows and current pages, and the published file for analysts.
 
-Code for fetching, converting and scheduling belongs elsewhere. The subpackages form layers: `database` is the lowest,
-followed by `read`, `load`, `state` and `compaction`, and `views`.
+Code for fetching, converting and scheduling belongs elsewhere. From the bottom up, `database`, `read`, `load`, `state`
+with `compaction`, and `views` form layers.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The file also stores the session of an unanswered challenge.
 
 Source: the service's authentication rules. An access token is valid for a day. A refresh token is valid for 90 days
-after the login and for at most 90 refreshes. Lifetimes are measured by this machine's clock.
+after the login and for at most 90 refreshes. Lifetimes are measured with this machine's clock.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Tokens(BaseModel):
         return self.access_obtained_at - _STEP <= now < self.access_expires_at
 
     def is_fresh(self, now: datetime) -> bool:
-        """Return whether the access token is not due for renewal."""
+        """Return False if the access token is due for renewal."""
         life = self.access_expires_at - self.access_obtained_at
         return self.is_valid(now + min(MARGIN, life / _MARGIN_SHARE))
 

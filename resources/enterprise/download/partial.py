@@ -14,7 +14,7 @@ class Part:
     """The locked partial file of a download. `length` is the number of bytes that were appended.
 
     A process may be killed at any time, and the next process continues after the last byte. After a power failure, the
-    file may contain other bytes. The MD5 check of the complete file detects them.
+    file may contain wrong bytes, which the MD5 check of the complete file detects.
     """
 
     def __init__(self, path: Path, descriptor: int) -> None:

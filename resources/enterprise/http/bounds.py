@@ -37,7 +37,7 @@ class Limits:
             sizes.
         unstated_bytes: Maximum size of an archive whose record does not state a size.
         keep_free_bytes: Bytes of disk space that a download leaves free.
-        signed_urls: Maximum number of signed URLs per download. Each may cost a unit of quota.
+        signed_urls: Maximum number of signed URLs per download. Each URL may cost a unit of quota.
         wait_seconds: Maximum seconds to wait for another process that is downloading the same file.
     """
 

@@ -140,7 +140,7 @@ class _Cursor:
         return tuple(column[row].as_py() for column in self._rows)
 
     def take(self, bound: tuple[Any, ...]) -> pa.Table:
-        """Return the loaded rows up to and including the key `bound`, and load more rows after the last one."""
+        """Return the loaded rows up to and including the `bound` key. After the last loaded row, load more rows."""
         table, start = self._table, self._taken
         self._taken = end = bisect.bisect_right(range(len(table)), bound, start, key=self._values)
         if end == len(table):

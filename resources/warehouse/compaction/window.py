@@ -53,7 +53,7 @@ _ROWS: Final = 500_000
 class Moved:
     """A range of hours (excluding `end_hour`) whose changes are removed from the build file, with the row count.
 
-    `compaction_ids` are the compactions with these changes.
+    `compaction_ids` contains the compactions with these changes.
     """
 
     first_hour: datetime
@@ -70,8 +70,9 @@ def settled(now: datetime) -> datetime:
 def movable_changes(build: Build, before: datetime | None = None, most: float = math.inf) -> Moved | None:
     """Return the hours to remove from the build file, or None if there are no changes to remove.
 
-    The hours end before `before` (default: the end of the settled months), before the first hour that is pending for
-    `articles` or due for its first compaction, and before their changes exceed `most`.
+    The hours are earlier than `before` (default: the end of the settled months) and than the first hour that is pending
+    for `articles` or due for its first compaction. They contain at most `most` changes, unless a single hour contains
+    more.
     """
     waiting = {unit.first_hour for merge in planned(build, LEAVING) for unit in merge.units if unit.span is None}
     hours: list[datetime] = []

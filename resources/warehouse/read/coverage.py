@@ -233,7 +233,7 @@ def gaps(places: Iterable[Place], now: datetime) -> list[Gap]:
 
 
 def _kind(cell: Cell, now: datetime, last: datetime | None) -> tuple[str, str | None] | None:
-    """Return what consecutive cells of a gap share, or None for a cell outside a gap. `last` is the last known hour."""
+    """Return the values that a gap's cells share, or None for a cell outside a gap. `last` is the last known hour."""
     is_behind = cell.state == UNKNOWN and (last is None or cell.batch_hour > last)
     if cell.state in COVERED or cell.state == OUTSIDE or is_early(cell, now) or is_behind:
         return None

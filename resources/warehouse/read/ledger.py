@@ -195,7 +195,7 @@ def publication(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
 
 
 def _damaged_file(data: Path) -> Path:
-    """Return the path of the records of files with damaged data pages. A record expires when its file is replaced."""
+    """Return the path of the file that records damaged files. A record expires when the damaged file is replaced."""
     return data / "state" / "damaged.json"
 
 

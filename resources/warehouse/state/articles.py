@@ -16,7 +16,7 @@ only in `articles`. Other maxima are stored in `internal.titles` or `internal.pa
 1. Find the ledger's pending files, and the rows in these files that can change a state (`fresh`).
 2. If a file was reloaded, its deciding row might have disappeared, so all rows of its titles and pages compete again.
 3. Find the rows of `articles` that have one of these titles or pages (`near`).
-4. Compute the newest row of each title and the newest update of each page. A row that is both is a winning row.
+4. Compute the newest row of each title and the newest update of each page. A row that meets both criteria wins.
 5. Delete rows of `articles` that are no longer winning rows. Store maxima that are not in `articles` separately.
 6. Insert new winning rows with all columns, from the changes, the lookups or the base snapshot.
 """

@@ -263,8 +263,8 @@ def _retry(settings: Settings, selection: Any, *, dry_run: bool) -> None:
         warehouse = Warehouse(settings.data)
         # count per hour and snapshot, because a newer converter can reject records for another reason
         before = rejected.count(warehouse, planned.parts)
-        with terminal.progress():
-            done = rejected.rebuild(settings, planned.parts, engine=terminal.terminal_engine(settings))
+        with terminal.progress() as reporter:
+            done = rejected.rebuild(settings, planned.parts, engine=terminal.terminal_engine(settings, reporter))
         obstacles += done.failures
         after = rejected.count(warehouse, planned.parts)
         gained = max(before - after, 0)

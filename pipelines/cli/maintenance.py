@@ -42,8 +42,7 @@ def publish(*, verify: bool) -> None:
         from pipelines.cli.run import report_lake
         from pipelines.operations import run as runs
 
-        with terminal.progress():
-            report = runs.publish(settings)
+        report = runs.publish(settings)
         report_lake(settings, report)
         if report.failures:
             raise click.ClickException("\n".join(report.failures))
@@ -90,8 +89,8 @@ def rebuild() -> None:
         raise click.ClickException(
             f"There is no archive in {settings.data}. If this is not the data folder, set WME_DATA."
         )
-    with terminal.progress():
-        done = rebuilding.rebuild(settings, engine=terminal.terminal_engine(settings))
+    with terminal.progress() as reporter:
+        done = rebuilding.rebuild(settings, engine=terminal.terminal_engine(settings, reporter))
     terminal.say(
         f"Converted {counted(done.file_count, 'archive')}. Loaded {counted(done.snapshot_count, 'snapshot version')} "
         f"and {counted(done.hour_count, 'hour')}. Published {Path(settings.data, 'warehouse.duckdb')}."
@@ -361,8 +360,7 @@ def lookups(*, dry_run: bool) -> None:
             f"{counted(len(wanted), 'page')} to look up; {counted(budget.left, 'lookup')} left today. Nothing was sent."
         )
         return
-    with terminal.progress():
-        report = runs.look_up(settings)
+    report = runs.look_up(settings)
     if report.failures:
         raise click.ClickException("\n".join(report.failures))
     answers = warehouse.lookups_since(now)

@@ -154,7 +154,7 @@ def run(
                 missing = choose(client)
         except UnreachableError as error:
             return runs.RunReport([str(error)], unreachable=True)
-        with terminal.progress():
+        with terminal.progress() as reporter:
             return runs.run(
                 settings,
                 hours,
@@ -162,7 +162,7 @@ def run(
                 refresh_reference=reference,
                 with_lacking=with_lacking,
                 say=say,
-                engine=terminal.terminal_engine(settings),
+                engine=terminal.terminal_engine(settings, reporter),
             )
 
     if dry_run:

@@ -24,11 +24,6 @@ from resources.settings import read as read_settings
 from resources.settings import read_data
 from resources.tables import ARTICLE_CHANGES
 
-#: Maximum time in seconds for storing buffered events when the command ends.
-_END_SECONDS = 2.5
-#: Lock timeout in seconds. A short timeout is enough to read the loaded hours.
-_BUSY_SECONDS = 2.0
-
 
 @click.command(
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},
@@ -182,8 +177,8 @@ def stream(*, hours: float | None, seconds: float | None, every: float, connecti
 
     settings = read_settings()
     enterprise = build_resources(settings)["enterprise"]
-    lake = LiveLake(Layout(settings.data), LIVE_CHANGES, ARTICLE_CHANGES, frozenset(settings.bodies), settings.scope)
-    warehouse = Warehouse(settings.data, lock_timeout=_BUSY_SECONDS)
+    lake = LiveLake(Layout(settings.data), LIVE_CHANGES, ARTICLE_CHANGES, frozenset(settings.bodies), enterprise.scope)
+    warehouse = Warehouse(settings.data, lock_timeout=2.0)  # enough to read the loaded hours
     now = datetime.now(UTC)
     ended, done = threading.Event(), threading.Event()
     until = None if seconds is None else time.monotonic() + seconds
@@ -196,7 +191,7 @@ def stream(*, hours: float | None, seconds: float | None, every: float, connecti
 
     def end() -> None:
         ended.set()
-        done.wait(_END_SECONDS)
+        done.wait(2.5)  # until the buffered events are stored
 
     with interrupts.tidied(end), enterprise.client() as client:
         try:

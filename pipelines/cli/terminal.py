@@ -116,19 +116,11 @@ class BarReporter:
         return bar  # type: ignore[no-any-return]
 
 
-_current: list[Reporter] = []
-
-
-def reporter() -> Reporter:
-    """Return the current `progress()` block's reporter, or a reporter that prints lines to standard error."""
-    return _current[-1] if _current else LineReporter(lambda line: ERR.print(line, markup=False))
-
-
 @contextmanager
 def progress() -> Iterator[Reporter]:
     """Show progress while the block runs, as bars on a terminal and as plain lines elsewhere."""
     if not ERR.is_terminal:
-        yield reporter()
+        yield LineReporter(lambda line: ERR.print(line, markup=False))
         return
     columns = (
         TextColumn("{task.description}"),
@@ -138,11 +130,7 @@ def progress() -> Iterator[Reporter]:
     with Progress(
         *columns, TimeElapsedColumn(), console=ERR, transient=True, redirect_stdout=False, redirect_stderr=False
     ) as bars:
-        _current.append(BarReporter(bars))
-        try:
-            yield _current[-1]
-        finally:
-            _current.pop()
+        yield BarReporter(bars)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
@@ -286,12 +274,12 @@ class Writing(click.Command):
         return super().invoke(ctx)
 
 
-def terminal_engine(settings: Settings) -> ConfiguredEngine:
-    """Build an engine that reports progress on the terminal, not in Dagster's log."""
+def terminal_engine(settings: Settings, reporter: Reporter) -> ConfiguredEngine:
+    """Build an engine that reports progress to the reporter, not in Dagster's log."""
     from resources.adapters import ConfiguredEngine
 
     class TerminalEngine(ConfiguredEngine):
         def engine(self, say: Callable[[str], None]) -> Engine:  # noqa: ARG002  the terminal is watched, not the log
-            return Engine(workers=self.settings.workers, reporter=reporter())
+            return Engine(workers=self.settings.workers, reporter=reporter)
 
     return TerminalEngine(settings)

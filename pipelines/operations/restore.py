@@ -78,7 +78,21 @@ def check(backup: Backup, data: Path) -> None:
     The backup's list and ledger contain these paths. The list's digest reveals damage but not manipulation, so the
     names in the list are untrusted. Raises BackupError and changes nothing if the backup cannot be restored.
     """
-    _check_empty(backup, data)
+    # the folder is empty or contains only the unfinished part of this restore
+    if os.path.lexists(data) and not data.is_dir():
+        raise BackupError(f"{data} is not a folder. Nothing was changed. Set WME_DATA to an empty folder.")
+    note = data / _NOTE
+    if data.exists() and any(data.iterdir()) and not (note.exists() and files.read(note) == _mark(backup)):
+        raise BackupError(
+            f"The data folder {data} is not empty. Nothing was changed. Backups are restored only into an empty "
+            "folder. Set WME_DATA to another folder, or move the files to another location."
+        )
+    for path in data.rglob("*"):
+        if stat.S_IFMT(path.lstat().st_mode) not in {stat.S_IFREG, stat.S_IFDIR}:
+            raise BackupError(
+                f"{path} is neither a file nor a folder, so it was not created by a restore. Nothing was changed. Set "
+                "WME_DATA to an empty folder."
+            )
     for name, _ in backup.sums():
         fault = ""
         if not (files.is_name(name) and is_known(name) and all(map(store.is_finished, name.split("/")))):
@@ -110,24 +124,6 @@ def check(backup: Backup, data: Path) -> None:
 
 def _mark(backup: Backup) -> bytes:
     return json.dumps({"md5sums": backup.sums_md5}).encode()
-
-
-def _check_empty(backup: Backup, data: Path) -> None:
-    """Check that a data folder is empty or contains only the unfinished part of this restore."""
-    if os.path.lexists(data) and not data.is_dir():
-        raise BackupError(f"{data} is not a folder. Nothing was changed. Set WME_DATA to an empty folder.")
-    note = data / _NOTE
-    if data.exists() and any(data.iterdir()) and not (note.exists() and files.read(note) == _mark(backup)):
-        raise BackupError(
-            f"The data folder {data} is not empty. Nothing was changed. Backups are restored only into an empty "
-            "folder. Set WME_DATA to another folder, or move the files to another location."
-        )
-    for path in data.rglob("*"):
-        if stat.S_IFMT(path.lstat().st_mode) not in {stat.S_IFREG, stat.S_IFDIR}:
-            raise BackupError(
-                f"{path} is neither a file nor a folder, so it was not created by a restore. Nothing was changed. Set "
-                "WME_DATA to an empty folder."
-            )
 
 
 def _restore_files(backup: Backup, data: Path, advance: Callable[[float], None]) -> Restored:

@@ -26,14 +26,10 @@ from resources.warehouse import next_text
 #: Tags that describe a run's work, not its origin.
 _KEPT_TAGS = frozenset({RunTag.RANGE_START, RunTag.RANGE_END, *WHEN_DUE})
 
-#: Failure reason of a run that was terminated because the UI or the daemon was stopped.
-_STOPPED = "UNEXPECTED_TERMINATION"
 #: Response timeout in seconds. An evaluation must end well before Dagster's timeout, even if the service hangs.
 _ANSWER_SECONDS = 10.0
 #: Delays before a failed stream is started again, by number of failures. The last delay repeats.
 STREAM_WAITS = (timedelta(minutes=1), timedelta(minutes=10), timedelta(hours=1))
-#: Maximum number of earlier stream runs that an evaluation reads.
-_RUNS = 20
 
 
 @deferred(
@@ -221,7 +217,7 @@ def keep_streaming(
                 # a killed run did not fail because of the stream
                 and record.dagster_run.tags.get(RunTag.FAILURE_REASON) == "STEP_FAILURE"
             ),
-            context.instance.get_run_records(dg.RunsFilter(job_name=job), limit=_RUNS),
+            context.instance.get_run_records(dg.RunsFilter(job_name=job), limit=20),
         )
     )
     # ignore runs that users started or retried manually
@@ -299,7 +295,7 @@ def report_failures(settings: Settings, prefix: Prefix) -> dg.SensorDefinition:
             return dg.SkipReason(f"{run.run_id} belongs to another part of the project.")
         if run.tags.get(RunTag.WILL_RETRY) == "true":
             return dg.SkipReason(f"Dagster will retry {run.run_id}.")
-        if run.tags.get(RunTag.FAILURE_REASON) == _STOPPED:
+        if run.tags.get(RunTag.FAILURE_REASON) == "UNEXPECTED_TERMINATION":
             return dg.SkipReason(f"{run.run_id} was terminated, because the UI or the daemon was stopped.")
         steps = ((str(event.step_key), _sentence_of(event)) for event in context.get_step_failure_events())
         content = failure_hook.document(settings, run, context.failure_event.message or "", steps)

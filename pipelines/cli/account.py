@@ -21,8 +21,6 @@ from resources.enterprise.models import User
 from resources.settings import read as read_settings
 
 _DONE = "The new password has been set. Stored tokens stay valid. Update WME_PASSWORD."
-#: Maximum length of an input line. The service allows 2,048 characters for a code and 256 for a password.
-_LONGEST = 4_096
 
 
 class Wanted(NamedTuple):
@@ -74,7 +72,7 @@ def secrets(*wanted: Wanted, stdin: bool) -> list[str]:
 
 def _lines(wanted: list[Wanted]) -> list[str]:
     """Read one line from standard input for each secret. At a terminal, stop reading after these lines."""
-    text = terminal.read(_LONGEST * (len(wanted) + 1), line_count=len(wanted))
+    text = terminal.read(len(wanted))
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     while lines and not lines[-1]:
         del lines[-1]

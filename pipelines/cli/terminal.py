@@ -55,13 +55,13 @@ def echo(text: str, *, nl: bool = True, err: bool = False) -> None:
     click.echo(shown, nl=nl, err=err)
 
 
-def read(most: int = -1, *, line_count: int | None = None) -> str:
-    """Read standard input, up to `most` characters. At a terminal, read up to `line_count` lines."""
+def read(line_count: int | None = None) -> str:
+    """Read standard input. At a terminal, read up to `line_count` lines."""
     try:
         if line_count is not None and sys.stdin.isatty():
-            text = "".join(sys.stdin.readline(most) for _ in range(line_count))
+            text = "".join(sys.stdin.readline() for _ in range(line_count))
         else:
-            text = sys.stdin.read(most)
+            text = sys.stdin.read()
         text.encode()
     except UnicodeError:
         raise click.UsageError("Standard input is not UTF-8 text. Nothing was done. Use UTF-8.") from None

@@ -26,8 +26,6 @@ from typing import Any
 
 from pipelines.process import supervisor
 
-_GUARDED = "pipelines.process.webserver"
-
 
 def instance_settings(home: Path) -> Any:
     """Return a folder's instance settings for runs in this process. The output of these runs goes to the terminal."""
@@ -63,7 +61,7 @@ def development() -> None:
     def guarded(parts: Sequence[str], **kwargs: Any) -> subprocess.Popen[Any]:
         python, option, module, *rest = parts
         # an unknown program might be a web server without the guard
-        module = {"dagster_webserver": _GUARDED, "dagster._daemon": module}[module]
+        module = {"dagster_webserver": "pipelines.process.webserver", "dagster._daemon": module}[module]
         return start([python, option, module, *rest], **kwargs)
 
     dev.open_ipc_subprocess = guarded  # type: ignore[attr-defined]

@@ -37,11 +37,7 @@ _AGAIN_TAG: Final = f"{RunTag.HIDDEN}wme_again"
 
 #: Time in seconds after which a run without a recorded process is considered killed.
 _SILENT_SECONDS: Final = 60.0
-#: Number of consecutive polls without runs after which an interrupt handler stops polling, and the interval in seconds.
-_QUIET_LOOKS: Final = 3
-_LOOK_SECONDS: Final = 0.05
 _KILLED: Final = "The run's process was killed, or the machine stopped. Committed work is kept."
-_RETRIED: Final = "Dagster's daemon retries the run. If no daemon is running, start the same run again to continue."
 #: States of a requested run that has not ended.
 UNDER_WAY: Final = [
     dg.DagsterRunStatus.NOT_STARTED,
@@ -61,7 +57,7 @@ def under_way(instance: dg.DagsterInstance) -> Iterator[dict[str, str]]:
     def cancel() -> None:
         quiet = 0
         # runs continue during this loop, and more records can appear
-        while quiet < _QUIET_LOOKS:
+        while quiet < 3:
             runs = instance.get_runs(dg.RunsFilter(tags=tags, statuses=UNDER_WAY))
             for run in runs:
                 instance.report_run_canceled(
@@ -69,7 +65,7 @@ def under_way(instance: dg.DagsterInstance) -> Iterator[dict[str, str]]:
                 )
                 instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
             quiet = 0 if runs else quiet + 1
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(0.05)
         Path(lock.lock_file).unlink(missing_ok=True)
 
     with interrupts.tidied(cancel):
@@ -147,7 +143,8 @@ def _end(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
         return
     if run.remote_job_origin is None:
         instance.add_run_tags(run.run_id, {_AGAIN_TAG: "wanted"})
-    instance.report_run_failed(run, f"{_KILLED} {_RETRIED}")
+    retried = "Dagster's daemon retries the run. If no daemon is running, start the same run again to continue."
+    instance.report_run_failed(run, f"{_KILLED} {retried}")
     # slots exist only if an operator limits concurrency by step; Dagster frees them when a run ends normally
     instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
 
@@ -187,8 +184,6 @@ def _lock_path(home: Path, name: str) -> Path:
     return home / "processes" / f"{name}.lock"
 
 
-#: Maximum size of an instance's settings file, in bytes.
-_SETTINGS_BYTES = 1 << 20
 #: SQLite's error names for a damaged file.
 _DAMAGED = frozenset({"SQLITE_NOTADB", "SQLITE_CORRUPT"})
 
@@ -214,7 +209,7 @@ def prepare(home: Path) -> Path:
             # write atomically, because another process can read the file and this process can be killed
             files.write(target, source.read_bytes())
         # check the file first, because Dagster would block on a named pipe
-        files.read(target, most=_SETTINGS_BYTES)
+        files.read(target, most=1 << 20)
     return home
 
 

@@ -13,9 +13,6 @@ from rich.text import Text
 from resources.tables import HourState
 from resources.warehouse.read.coverage import OUTSIDE, UNKNOWN, Cell, Place
 
-#: Maximum and minimum number of cells per line.
-_MOST_CELLS: Final = 72
-_LEAST_CELLS: Final = 12
 #: Number of hours between two numbers on the ruler.
 _TICK: Final = 6
 #: Shades of loaded hours, from few rows to many, relative to the line's largest hour.
@@ -41,7 +38,7 @@ def lines(places: Sequence[Place], width: int) -> Iterator[Text]:
     """Yield the lines of the map and its legend, at most `width` characters wide, for places with the same hours."""
     names = [place.name.replace(" namespace", "") for place in places]
     margin = max(map(len, names)) + 2
-    fitting = max(_LEAST_CELLS, min(width - margin, _MOST_CELLS))
+    fitting = max(12, min(width - margin, 72))
     # a multiple of whole days aligns the days of all lines
     step = fitting // 24 * 24 or fitting // _TICK * _TICK
     count = len(places[0].cells)

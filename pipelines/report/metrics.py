@@ -15,7 +15,6 @@ from pipelines.report.status import Status
 from resources.tables import NO_SNAPSHOT, HourState
 from resources.warehouse.read.coverage import gap_hours
 
-_PREFIX: Final = "wme"
 _PLACE: Final = ("dataset", "project", "namespace")
 #: Metric name and help text of each figure. Units are the base units of Prometheus.
 FIGURES: Final = {
@@ -49,7 +48,7 @@ def text(status: Status, now: datetime) -> bytes:
     registry = CollectorRegistry()
 
     def gauge(name: str, meaning: str, labels: tuple[str, ...] = ()) -> Gauge:
-        return Gauge(name, meaning, labels, namespace=_PREFIX, registry=registry)
+        return Gauge(name, meaning, labels, namespace="wme", registry=registry)
 
     gauge("status_timestamp_seconds", "Time at which these figures were collected.").set(now.timestamp())
     gauge("attention", "Number of problems that `wme status` reports.").set(len(status.troubles))

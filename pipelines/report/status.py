@@ -36,8 +36,6 @@ _PATIENCE = 3.0
 #: Number of newest loaded hours searched for fields without a column, and maximum number of fields shown.
 _DRIFT_HOURS = 3
 _DRIFT_SHOWN = 5
-#: Maximum number of projects and namespaces to show that are no longer mirrored.
-_UNMIRRORED_SHOWN = 10
 #: Maximum length of an example, in characters.
 _SHOWN = 60
 
@@ -248,7 +246,7 @@ def _tell_coverage(report: Status, warehouse: Reader, settings: Settings, hours:
     report.troubles[:0] = found.lagging
     report.troubles += found.troubles[len(found.lagging) :]
     if found.unmirrored:
-        report.facts.append(("no longer mirrored", listed(found.unmirrored, _UNMIRRORED_SHOWN)))
+        report.facts.append(("no longer mirrored", listed(found.unmirrored, 10)))
     exact = {(state.project_id, state.namespace_id): state for state in warehouse.project_states()}
     for place in report.places:
         key = (place.project_id, place.namespace_id)

@@ -22,8 +22,6 @@ from resources.warehouse import Warehouse
 
 #: Maximum numbers of sentences, places in a sentence, facts with the same name, and characters in a fact.
 _SHOWN, _NAMED, _FACTS, _LONGEST = 30, 5, 5, 300
-#: Facts about the account, which the page omits because it can be shared.
-_PRIVATE = frozenset({"tokens"})
 
 
 class Report(NamedTuple):
@@ -108,7 +106,7 @@ def _facts(status: statuses.Status) -> Iterator[tuple[str, str]]:
     """Yield the facts from `wme status`. Values with the same name are combined, and long values are shortened."""
     values: dict[str, list[str]] = {}
     for name, value in status.facts:
-        if name not in _PRIVATE:
+        if name != "tokens":  # the account is private, and the page can be shared
             values.setdefault(name, []).append(str(value))
     for name, those in values.items():
         text = listed(those, _FACTS)

@@ -51,7 +51,6 @@ _CONFIG: Final = {
     "axisY": {"domain": False, "ticks": False, "tickCount": 4},
     "axisX": {"grid": False},
 }
-_SVG: Final = "http://www.w3.org/2000/svg"
 
 
 def areas(edges: Sequence[datetime], series: Sequence[Sequence[float | None]], unit: str, label: str) -> str:
@@ -141,4 +140,5 @@ def _svg(picture: Mapping[str, Any], height: int, label: str) -> str:
     plain = re.sub(r"\d+\.\d{2,}", lambda found: f"{float(found[0]):.1f}", plain)
     found = re.fullmatch(r'<svg[^>]* viewBox="([^"]*)"[^>]*>(.*)</svg>\s*', plain, re.DOTALL)
     assert found is not None
-    return f'<svg xmlns="{_SVG}" viewBox="{found[1]}" role="img" aria-label="{escape(label)}">{found[2]}</svg>'
+    head = f'xmlns="http://www.w3.org/2000/svg" viewBox="{found[1]}" role="img" aria-label="{escape(label)}"'
+    return f"<svg {head}>{found[2]}</svg>"

@@ -183,17 +183,7 @@ def dictionary(folder: Path | None) -> None:
     help="If the converter has changed, reconvert and reload archives that contain rejected records.",
 )
 @click.option("--dry-run", is_flag=True, help="With --retry, show the planned work without changing anything.")
-def rejects(
-    *,
-    hour: datetime | None,
-    project: str | None,
-    reason: str | None,
-    limit: int | None,
-    raw: bool,
-    as_json: bool,
-    retry: bool,
-    dry_run: bool,
-) -> None:
+def rejects(*, limit: int | None, raw: bool, as_json: bool, retry: bool, dry_run: bool, **chosen: Any) -> None:
     """List rejected records by reason and by location, or convert these records again."""
     from pipelines.operations import rebuild as rejected
     from resources.lake import Layout
@@ -203,7 +193,7 @@ def rejects(
     if retry and (raw or as_json or limit is not None):
         raise click.UsageError("--retry can be combined only with --hour, --project, --reason and --dry-run.")
     settings = read_settings()
-    selection = rejected.Selection(hour, project, reason)
+    selection = rejected.Selection(**chosen)
     if retry:
         _retry(settings, selection, dry_run=dry_run)
         return

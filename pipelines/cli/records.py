@@ -1,4 +1,4 @@
-"""The commands `lists`, `batches`, `article`, `structured` and `entity`, which show the service's current records."""
+"""The `lists`, `batches`, `article`, `structured` and `entity` commands, which show the service's current records."""
 
 from __future__ import annotations
 

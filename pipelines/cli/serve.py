@@ -1,4 +1,4 @@
-"""The commands `sandbox`, `ui`, `worker` and `stream`, which run in the foreground until they receive Ctrl-C."""
+"""The `sandbox`, `ui`, `worker` and `stream` commands, which run in the foreground until they receive Ctrl-C."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def stream(*, hours: float | None, seconds: float | None, every: float, connecti
 
     settings = read_settings()
     enterprise = build_resources(settings)["enterprise"]
-    lake = LiveLake(Layout(settings.data), LIVE_CHANGES, ARTICLE_CHANGES, frozenset(settings.bodies), enterprise.scope)
+    lake = LiveLake(Layout(settings.data), LIVE_CHANGES, ARTICLE_CHANGES, frozenset(settings.bodies), settings.scope)
     warehouse = Warehouse(settings.data, lock_timeout=2.0)  # enough to read the loaded hours
     now = datetime.now(UTC)
     ended, done = threading.Event(), threading.Event()

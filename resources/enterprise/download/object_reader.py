@@ -218,7 +218,9 @@ class ObjectReader:
             slow = f"fewer than {self._limits.slow_bytes:,} bytes arrived in {self._limits.slow_seconds:,.0f} s"
             reason = slow if stems_from(error, TooSlowError) else type(error).__name__
         else:
-            return data
+            if data or self.size is None or self._position >= self.size:
+                return data
+            reason = "it ended early"
         raise BrokenAnswer(
             f"Could not {self._doing}: the response ended at byte {self._position} ({reason}). {self._kept} "
             f"{self._advice}"

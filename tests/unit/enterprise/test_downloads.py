@@ -119,6 +119,14 @@ def test_a_body_cut_in_the_middle_goes_on_where_it_stopped(client, fake, publish
     only_landed(target)
 
 
+def test_a_part_of_the_range_goes_on(client, fake, published, target, hour, content):
+    fake.cut(1000)
+    fake.script("/objects/*", Reply(206, content[1000:3000], {"Content-Range": "bytes 1000-2999/400000"}))
+    client.hours.download(hour, published, target)
+    assert target.read_bytes() == content
+    assert ranges_asked(fake) == [None, "bytes=1000-", "bytes=3000-"]
+
+
 def test_a_cut_chunked_body_without_length_goes_on(client, fake, published, target, hour, content):
     fake.cut(70_000, chunked=True)
     client.hours.download(hour, published, target)

@@ -235,15 +235,10 @@ class Cluster:
     def _await_workers(self, client: distributed.Client) -> None:
         """Wait for a worker with the same versions. Log a warning for every worker with other versions."""
         end = time.monotonic() + self._limits.answer
-        while True:
-            members = self._members(client)
-            if fit := [one for one in members if self._fits(one)]:
-                break
-            if members or time.monotonic() > end:
-                break
+        while not (members := self._members(client)) and time.monotonic() <= end:
             time.sleep(min(0.1, self._limits.look))
         others = [f"{one.name} on {one.host}: {self.differences(one)}" for one in members if not self._fits(one)]
-        if fit:
+        if len(others) < len(members):
             for other in others:
                 _log.warning("A worker receives no tasks because its versions differ from this process's: %s.", other)
             return

@@ -43,9 +43,7 @@ from resources.enterprise.http.bounds import (
 from resources.enterprise.http.workarounds import (
     LIBRARY_ERRORS,
     Adapter,
-    Session,
     hide_queries_in_http_log,
-    no_auth,
     reason,
     stems_from,
 )
@@ -85,11 +83,11 @@ class Transport:
         self._origins = service.origins
         #: Networks of the service's own hosts, to which redirects may lead as well. New connections can add networks.
         self._networks = {PUBLIC}
-        self._session = Session()
         # the service requests the operator's contact details
         about = (service.contact or "operator unknown").encode("ascii", "replace").decode()
         client = f"{_DISTRIBUTION}/{metadata.version(_DISTRIBUTION)}"
-        self._session.headers["User-Agent"] = f"{client} ({about}) python-requests/{requests.__version__}"
+        self._user_agent = f"{client} ({about}) python-requests/{requests.__version__}"
+        self._session = requests.Session()
         adapter = Adapter(max_retries=Retry(total=0, redirect=False, raise_on_status=False), pool_maxsize=32)
         self._session.mount("https://", adapter)
         self._session.mount("http://", adapter)
@@ -215,16 +213,14 @@ class Transport:
                     "sent. Check the configured service addresses."
                 )
             headers = {**headers, "Authorization": f"Bearer {token}"}
+        # not `Session.request`, which adds credentials from .netrc and cookies, and prepares redirected requests
+        request = requests.Request(method, url, {**headers, "User-Agent": self._user_agent}, json=body).prepare()
+        settings: dict[str, Any] = {**self._session.merge_environment_settings(url, {}, True, None, None)}
         with until(deadline):
-            return self._session.request(
-                method,
-                url,
-                json=body,
-                headers=headers,
-                auth=no_auth,
-                allow_redirects=False,
-                stream=True,
-                timeout=(self.retry.connect_timeout, timeout),
+            return self._session.get_adapter(url).send(
+                request,
+                **settings,
+                timeout=(self.retry.connect_timeout, timeout),  # type: ignore[arg-type]
             )
 
     def _is_at(self, address: str) -> None:

@@ -4,8 +4,6 @@
 
 | workaround | library's behaviour | delete the workaround when |
 |---|---|---|
-| `no_auth` | requests adds .netrc credentials to requests that have none | requests has an option to disable this |
-| `Session` | requests prepares redirected requests even if they are not followed | requests no longer does this |
 | `Adapter` and its helper classes | timeouts apply to each read, not to the complete response | urllib3 has deadlines |
 | `LIBRARY_ERRORS`, `causes`, `reason` | urllib3 errors and ValueErrors escape requests | errors share a base class |
 | `hide_queries_in_http_log` | urllib3 logs query strings, which are keys in signed URLs | urllib3 hides query strings |
@@ -22,7 +20,6 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
-from http.cookiejar import DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import requests
@@ -40,25 +37,6 @@ from resources.formatting import legible
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
-
-
-def no_auth(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    """Add no credentials to a request, not even from a .netrc file."""
-    return request
-
-
-class Session(requests.Session):
-    """A session that follows no redirects and stores no cookies.
-
-    By default, the requests library prepares the redirected request for any URL, and shares cookies between threads.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
-
-    def get_redirect_target(self, resp: requests.Response) -> str | None:  # noqa: ARG002  the library's signature
-        return None
 
 
 class _Timed(io.RawIOBase):

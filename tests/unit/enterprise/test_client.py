@@ -27,6 +27,13 @@ def test_a_list_keeps_the_bytes_of_the_answer(client, fake):
     assert fake.api.seen("/v2/codes")[0].headers["accept"] == "application/json"
 
 
+def test_no_cookie_is_sent_back(client, fake):
+    fake.script("/v2/codes", json_reply([{"identifier": "wiki"}], 200, **{"Set-Cookie": "a=b"}))
+    for _ in range(2):
+        client.lists.reference("codes")
+    assert not any("cookie" in request.headers for request in fake.api.requests)
+
+
 def test_a_list_is_landed_whole_with_a_sidecar(client, fake, tmp_path, hour, content):
     fake.add("enwiki_namespace_0", content)
     target = tmp_path / "archive" / "batches.json"

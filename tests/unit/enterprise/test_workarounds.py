@@ -9,66 +9,24 @@ import logging
 import re
 import socket
 import ssl
-from email.message import Message
 from importlib import metadata
-from io import BytesIO
 
 import pytest
 import requests
 import urllib3
-from requests.adapters import HTTPAdapter
 from urllib3.util.retry import Retry
 
 from resources.enterprise.http import workarounds
 from resources.enterprise.http.bounds import Deadline, until
-from resources.enterprise.http.workarounds import Session, causes, no_auth, reason
+from resources.enterprise.http.workarounds import causes, reason
 from tests.unit.enterprise.loopback import json_reply
 
 URL = "http://127.0.0.1:9/x"
 
 
-def session_on(kind, location):
-    """A session whose only answer is a redirect that also sets a cookie."""
-
-    class Adapter(HTTPAdapter):
-        def send(self, request, **_):
-            headers = {"Location": location, "Set-Cookie": "a=b"}
-            raw = urllib3.HTTPResponse(BytesIO(b""), headers, 302, preload_content=False)
-            raw._original_response = type("Sent", (), {"msg": Message(), "isclosed": lambda self: True})()
-            raw._original_response.msg["Set-Cookie"] = "a=b"
-            return self.build_response(request, raw)
-
-    session = kind()
-    session.mount("http://", Adapter())
-    return session
-
-
 def test_the_table_names_the_versions_that_are_installed():
     named = dict(re.findall(r"(requests|urllib3) (\d+\.\d+)", workarounds.__doc__))
     assert named == {name: metadata.version(name).rpartition(".")[0] for name in ("requests", "urllib3")}
-
-
-def test_redirects_that_are_not_followed_are_prepared_all_the_same():
-    with session_on(requests.Session, "http://[broken") as plain, pytest.raises(ValueError, match="Invalid"):
-        plain.get(URL, allow_redirects=False)
-    with session_on(Session, "http://[broken") as ours:
-        assert ours.get(URL, allow_redirects=False).status_code == 302
-
-
-def test_cookies_are_kept():
-    with session_on(requests.Session, "/y") as plain, session_on(Session, "/y") as ours:
-        for session in (plain, ours):
-            session.get(URL, allow_redirects=False)
-        assert list(plain.cookies) != []
-        assert list(ours.cookies) == []
-
-
-def test_credentials_of_a_netrc_file_are_sent(tmp_path, monkeypatch):
-    (tmp_path / "netrc").write_text("machine 127.0.0.1 login someone password FromNetrc99\n")
-    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
-    with requests.Session() as session:
-        assert "Authorization" in session.prepare_request(requests.Request("GET", URL)).headers
-        assert "Authorization" not in session.prepare_request(requests.Request("GET", URL, auth=no_auth)).headers
 
 
 def test_queries_stand_in_the_log(caplog, monkeypatch):

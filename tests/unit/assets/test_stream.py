@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from assets.steps import stream
 from assets.steps.stream import Gap, StreamBusyError, format_step, keep, loaded_hours, missed
 from resources import datasets
 from resources.datasets.live import Step
 from resources.enterprise import EnterpriseClient, Service, StreamOptions
+from resources.errors import MirrorError
 from resources.lake import Layout
 from resources.lake.live import LiveLake
 from resources.sandbox import Settings, running
@@ -29,6 +31,8 @@ def test_what_has_come_is_kept_before_the_end_and_one_process_keeps_it(tmp_path)
         since = NOW - timedelta(hours=2)
         wanted = list(sandbox.world.events("enwiki", since, NOW))
         lake = LiveLake(Layout(tmp_path), "live_changes", ARTICLE_CHANGES)
+        merges: list[int] = []
+        lake.merge = lambda: merges.append(len(steps))
         steps: list[Step] = []
         lags: list[float | None] = []
 
@@ -73,6 +77,7 @@ def test_what_has_come_is_kept_before_the_end_and_one_process_keeps_it(tmp_path)
                 step_seconds=0.05,
             )
             run(warnings)
+            assert merges == list(range(1, len(steps) + 1))
     assert count() == len(wanted)
     assert warnings == []
     last = lake.last()
@@ -122,3 +127,19 @@ def test_a_step_is_a_line():
     step = Step(3, Path("3.parquet"), NOW, 1_000, duplicate_count=2, other_count=30)
     assert format_step(step, 1.25) == "1,000 events stored, 30 from other projects, 2 duplicates, 1.2 s behind."
     assert format_step(Step(3, Path("3.parquet"), NOW, 1), None) == "1 event stored."
+
+
+def test_a_failed_merge_is_reported_once_and_again_after_it_has_worked():
+    results = iter([MirrorError("No room."), MirrorError("No room."), 1, None, MirrorError("No room.")])
+
+    class Lake:
+        def merge(self):
+            if isinstance(found := next(results), MirrorError):
+                raise found
+            return found
+
+    said, known = [], None
+    for _ in range(4):
+        known = stream._merge(Lake(), known, said.append)
+    assert said == ["No room."] * 2
+    assert next(results, None) is None

@@ -148,8 +148,7 @@ def removing(data: Path) -> Iterator[bool]:
         os.close(descriptor)
 
 
-@contextlib.contextmanager
-def copying(data: Path, wait_seconds: float = 60.0) -> Iterator[None]:
+def copying(data: Path, wait_seconds: float = 60.0) -> contextlib.AbstractContextManager[int]:
     """Prevent other processes from removing files from the archive and the lake. Files can still be added.
 
     Raises BackupUnderWayError if another process has been backing up or removing files for `wait_seconds`.
@@ -158,8 +157,7 @@ def copying(data: Path, wait_seconds: float = 60.0) -> Iterator[None]:
         f"Another process is backing up {data} or removing files from it. Nothing was changed. Wait until the other "
         "process has finished, then try again."
     )
-    with files.held(_backup_lock(data), wait_seconds=wait_seconds, busy=busy):
-        yield
+    return files.held(_backup_lock(data), wait_seconds=wait_seconds, busy=busy)
 
 
 def _backup_lock(data: Path) -> Path:

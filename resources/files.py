@@ -192,10 +192,6 @@ def check_way(folder: Path, path: Path) -> None:
             raise UnusableFileError(f"{place} is {found}, but {wanted} is expected.")
 
 
-def md5(content: bytes) -> str:
-    return new_md5(content).hexdigest()
-
-
 def md5_of(path: Path, advance: Callable[[float], None] | None = None) -> str:
     """Return a file's MD5 as lower-case hex, like the service's versions. `advance` receives byte counts."""
     with opened(path) as file:
@@ -220,7 +216,6 @@ def write(path: Path, content: bytes, *, mode: int = 0o644) -> None:
     writer reuses the unfinished file. Two writers never write at the same time. Raises BusyError if another process has
     been writing the file for a minute.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.tmp")
     with held(beside, wait_seconds=_WAIT_SECONDS, mode=mode) as descriptor:
         try:
@@ -254,12 +249,13 @@ def put(finished: Path, target: Path) -> None:
 
 @contextlib.contextmanager
 def held(path: Path, *, wait_seconds: float, mode: int = 0o644, busy: MirrorError | None = None) -> Iterator[int]:
-    """Open or create a file, lock it exclusively, and yield a descriptor for reading and writing.
+    """Open or create a file and its folder, lock the file exclusively, and yield a descriptor for reading and writing.
 
     The holder can rename or unlink the file. A waiting process then opens a new file with that name. The operating
     system releases the lock when the process ends. Raises `busy`, or BusyError by default, if another process has held
     the lock for `wait_seconds`.
     """
+    path.parent.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + wait_seconds
     while True:
         # following a symbolic link could truncate another file

@@ -106,7 +106,6 @@ class Budget:
 def alone(layout: Layout) -> AbstractContextManager[int]:
     """Hold the data folder's lookup lock, so that no page is looked up twice. Raises LookupsBusyError."""
     path = layout.root / "state" / "lookups.lock"
-    path.parent.mkdir(parents=True, exist_ok=True)
     busy = LookupsBusyError(
         "Another process is looking up pages in this data folder. Nothing was sent. Wait until the process ends, then "
         "run the command again."

@@ -205,7 +205,6 @@ def lag_of(step: Step, now: datetime) -> float | None:
 
 
 def _alone(path: Path, wait_seconds: float = 0.0) -> AbstractContextManager[int]:
-    path.parent.mkdir(parents=True, exist_ok=True)
     busy = StreamBusyError(
         "Another process is already reading this stream into the data folder. Nothing was changed. To read the stream "
         "here, end the other process first."

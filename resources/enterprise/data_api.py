@@ -269,7 +269,7 @@ class Lists:
         """Store a list's original bytes and a sidecar. An existing file is replaced atomically."""
         sidecar = Sidecar(
             identifier=listing.url_path.removeprefix("/v2/"),
-            version=files.md5(listing.raw),
+            version=files.new_md5(listing.raw).hexdigest(),
             size_bytes=len(listing.raw),
             url_path=listing.url_path,
             fetched_at=listing.fetched_at,

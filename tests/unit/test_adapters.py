@@ -11,6 +11,7 @@ from resources import connection, machine
 from resources.adapters import ConfiguredEngine, ConfiguredEnterprise, ConfiguredLake, ConfiguredWarehouse
 from resources.connection import sandbox_settings
 from resources.data_folder import OriginError, origin_of
+from resources.datasets import ARTICLE_CHANGES, ENTITY_CHANGES, WIKIDATA
 from resources.lake import ConversionError
 from resources.settings import Settings, SettingsError
 
@@ -28,6 +29,9 @@ def test_the_scope_is_every_namespace_of_every_project_in_the_order_configured()
     settings = Settings(projects=("frwiki", "enwiki"), namespaces=(14, 0))
     assert settings.scope == (("frwiki", 14), ("frwiki", 0), ("enwiki", 14), ("enwiki", 0))
     assert Settings(projects=("enwiki",)).scope == (("enwiki", 0),)
+    assert settings.scope_of(ARTICLE_CHANGES) == settings.scope
+    assert settings.scope_of(ENTITY_CHANGES) == ()
+    assert settings.model_copy(update={"wikidata": True}).scope_of(ENTITY_CHANGES) == WIKIDATA
 
 
 def test_a_data_folder_is_bound_to_the_first_service_it_is_used_with(tmp_path):

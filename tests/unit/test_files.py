@@ -97,4 +97,4 @@ def test_a_finished_file_takes_the_name_of_another(tmp_path):
     (tmp_path / "x").write_bytes(b"old")
     files.put(tmp_path / "new", tmp_path / "x")
     assert names(tmp_path) == ["x"]
-    assert files.md5_of(tmp_path / "x") == files.md5(b"abc") == "900150983cd24fb0d6963f7d28e17f72"
+    assert files.md5_of(tmp_path / "x") == "900150983cd24fb0d6963f7d28e17f72"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from resources.tables import ENTITIES, ENTITY_VIEWS
+from resources.tables.entities import ENTITIES, ENTITY_VIEWS
 from tests.truth import dig, moment, plain
 
 if TYPE_CHECKING:

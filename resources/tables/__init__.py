@@ -11,16 +11,14 @@ from resources.tables.articles import (
     ARTICLE_CHANGES,
     ARTICLES,
     LOOKUPS,
-    REDIRECTS,
     SNAPSHOT_ARTICLES,
     VISIBILITY_CHANGES,
     ChangeType,
     Purpose,
 )
-from resources.tables.declaration import TIMESTAMP, Column, Macro, Table, version_of
-from resources.tables.entities import ENTITIES, ENTITIES_AT, ENTITY_VIEWS
+from resources.tables.declaration import TIMESTAMP, Column, Table, version_of
+from resources.tables.entities import ENTITIES
 from resources.tables.ledger import (
-    ABOUT,
     COMPACTED_FILES,
     COVERED,
     HOURS,
@@ -33,40 +31,29 @@ from resources.tables.ledger import (
     SNAPSHOTS,
     HourState,
 )
-from resources.tables.views import LIVE_VIEWS, MACROS, QUESTIONS, STREAM_RUNS, STREAM_VIEWS
 
 __all__ = [
-    "ABOUT",
     "ARTICLES",
     "ARTICLE_BODIES",
     "ARTICLE_CHANGES",
     "COMPACTED_FILES",
     "COVERED",
     "ENTITIES",
-    "ENTITIES_AT",
-    "ENTITY_VIEWS",
     "HOURS",
-    "LIVE_VIEWS",
     "LOADS",
     "LOOKUPS",
-    "MACROS",
     "NO_SNAPSHOT",
     "PROJECT_STATE",
-    "QUESTIONS",
     "RECHECKS",
-    "REDIRECTS",
     "REJECTED_LINES",
     "REJECTS",
     "SNAPSHOTS",
     "SNAPSHOT_ARTICLES",
-    "STREAM_RUNS",
-    "STREAM_VIEWS",
     "TIMESTAMP",
     "VISIBILITY_CHANGES",
     "ChangeType",
     "Column",
     "HourState",
-    "Macro",
     "Purpose",
     "Table",
     "version_of",

@@ -17,8 +17,10 @@ from resources.lake.decode import native
 from resources.sandbox import options as sandbox_options
 from resources.sandbox.api import control as sandbox_control
 from resources.settings import types
-from resources.tables import ENTITY_VIEWS, MACROS, QUESTIONS, HourState
+from resources.tables import HourState
+from resources.tables.entities import ENTITY_VIEWS
 from resources.tables.structured import STRUCTURED_VIEWS
+from resources.tables.views import MACROS, QUESTIONS
 from tests import generated
 from tests.contract import __main__ as contract
 from tests.documents import DECISIONS, DOCS, GUIDES, PAGES, ROOT, anchors, blocks, commands, name_of, prose

@@ -15,6 +15,7 @@ import duckdb
 
 from resources import datasets, tables
 from resources.errors import clause
+from resources.tables.articles import REDIRECTS
 from resources.warehouse.database.sql import KEYS_DIGEST, STATE, identifier, quoted, sql_type, statement, transaction
 
 #: Columns that only the pipeline uses: computed keys and the row's position in its file.
@@ -23,7 +24,7 @@ INTERNAL_COLUMNS = {
     tables.LOOKUPS.name: {"event_key": "UBIGINT"},
     tables.ARTICLES.name: {"title_key": "UBIGINT NOT NULL", "event_key": "UBIGINT NOT NULL"},
 }
-VIEWS = (tables.REDIRECTS, tables.PROJECT_STATE)
+VIEWS = (REDIRECTS, tables.PROJECT_STATE)
 
 
 def create_table(table: tables.Table) -> str:

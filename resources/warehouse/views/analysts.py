@@ -15,6 +15,8 @@ from collections.abc import Iterator
 import duckdb
 
 from resources import datasets, tables
+from resources.tables import entities, ledger, views
+from resources.tables.declaration import Macro
 from resources.warehouse.database import schema
 from resources.warehouse.database.schema import comments
 from resources.warehouse.database.sql import column_list, identifier, quoted, sql_type, statement, transaction
@@ -33,11 +35,11 @@ _OBJECT = re.compile(r"\{object:(\w+)\}")
 
 def _of_entities() -> Iterator[str]:
     """Yield the statements that create the entity views and the entity macro, with comments."""
-    for table in tables.ENTITY_VIEWS:
+    for table in entities.ENTITY_VIEWS:
         text = statement(f"views/{table.name}", today=_TODAY)
         yield _create_view(table, _OBJECT.sub(r"CASE WHEN starts_with(\1, '{') THEN CAST(\1 AS JSON) END", text))
         yield from comments(table, "VIEW")
-    macro = tables.ENTITIES_AT
+    macro = entities.ENTITIES_AT
     yield with_rule(ENTITIES_AT, moment=macro.parameters[0])
     yield _macro_comment(macro)
 
@@ -46,7 +48,7 @@ def _create_view(table: tables.Table, query: str) -> str:
     return f"CREATE VIEW main.{identifier(table.name)} AS SELECT {column_list(table)} FROM (\n{query})"  # noqa: S608
 
 
-def _macro_comment(macro: tables.Macro) -> str:
+def _macro_comment(macro: Macro) -> str:
     return f"COMMENT ON MACRO TABLE main.{identifier(macro.name)} IS {quoted(macro.description)}"
 
 
@@ -76,17 +78,17 @@ _CHANGES = (
 
 def questions() -> Iterator[str]:
     """Yield the statements that create the views and macros, with comments. The lake views must already exist."""
-    for table in tables.QUESTIONS:
+    for table in views.QUESTIONS:
         yield _written(table.name)
         yield from comments(table, "VIEW")
     for dataset in datasets.datasets(datasets.Family.SNAPSHOT):
         for table in dataset.views:
-            if table not in tables.ENTITY_VIEWS:
+            if table not in entities.ENTITY_VIEWS:
                 yield _create_view(table, derived(table.name))
                 yield from comments(table, "VIEW")
     yield from _of_entities()
-    for macro in tables.MACROS:
-        if macro is not tables.ENTITIES_AT:
+    for macro in views.MACROS:
+        if macro is not entities.ENTITIES_AT:
             yield _written(macro.name)
             yield _macro_comment(macro)
 
@@ -134,7 +136,7 @@ def prepare(connection: duckdb.DuckDBPyConnection) -> None:
 @functools.cache
 def _script(_of: tuple[datasets.Dataset, ...]) -> tuple[str, str]:
     """Return the statements that create the views and macros, and their version."""
-    script = ";\n".join((schema.create_table(tables.ABOUT), *comments(tables.ABOUT), *frames(), *questions()))
+    script = ";\n".join((schema.create_table(ledger.ABOUT), *comments(ledger.ABOUT), *frames(), *questions()))
     # views store the column types of their tables, so the version includes the table definitions
     return script, hashlib.sha256((schema.digest() + script).encode()).hexdigest()[:16]
 
@@ -142,7 +144,7 @@ def _script(_of: tuple[datasets.Dataset, ...]) -> tuple[str, str]:
 def _found(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
     """Return the views, macros and tables that a different version created."""
     kept = ", ".join(quoted(view.name) for view in schema.VIEWS)
-    about = quoted(tables.ABOUT.name)
+    about = quoted(ledger.ABOUT.name)
     here = "NOT internal AND schema_name = 'main' AND database_name = current_database()"
     return connection.execute(
         f"SELECT 'VIEW', view_name FROM duckdb_views() WHERE {here} AND view_name NOT IN ({kept}) "  # noqa: S608

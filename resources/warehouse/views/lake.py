@@ -33,16 +33,8 @@ from resources.datasets.live import EVENTS, METADATA_KEY
 from resources.datasets.paths import with_rows
 from resources.files import set_aside
 from resources.storage import UNREADABLE, is_damage, read_footer
-from resources.tables import (
-    ARTICLE_BODIES,
-    ARTICLES,
-    LIVE_VIEWS,
-    LOOKUPS,
-    STREAM_RUNS,
-    STREAM_VIEWS,
-    VISIBILITY_CHANGES,
-    Table,
-)
+from resources.tables import ARTICLE_BODIES, ARTICLES, LOOKUPS, VISIBILITY_CHANGES, Table
+from resources.tables.views import LIVE_VIEWS, STREAM_RUNS, STREAM_VIEWS
 from resources.warehouse.database.connect import answer
 from resources.warehouse.database.schema import comments
 from resources.warehouse.database.sql import FORMULAS, STATE, column_list, filled, identifier, nulls, quoted, statement

@@ -8,8 +8,7 @@ from datetime import timedelta
 import duckdb
 import pytest
 
-from resources.tables import MACROS
-from resources.tables.views import ACTIVITY
+from resources.tables.views import ACTIVITY, MACROS
 from resources.warehouse import QueryError
 from resources.warehouse.database.connect import answer
 from tests.builds import shown

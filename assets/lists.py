@@ -5,7 +5,6 @@ One asset fetches all lists with small requests that use no quota. Each list has
 Source: the service's metadata endpoints, /v2/codes, /v2/languages, /v2/projects, /v2/namespaces.
 """
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -41,7 +40,7 @@ def list_assets(lists: Sequence[Dataset]) -> list[dg.AssetsDefinition]:
         context: dg.AssetExecutionContext, enterprise: EnterpriseResource, lake: LakeResource
     ) -> dg.MaterializeResult:  # type: ignore[type-arg]
         metadata: dict[str, Any] = {}
-        digest = hashlib.md5(usedforsecurity=False)
+        digest = files.new_md5()
         with as_failure(), enterprise.client() as client:
             for dataset in lists:
                 listing = client.lists.records(endpoints.records(dataset))
@@ -80,7 +79,7 @@ def list_assets(lists: Sequence[Dataset]) -> list[dg.AssetsDefinition]:
                 yield dg.MaterializeResult(
                     asset_key=selected[key],
                     metadata=metadata,
-                    data_version=dg.DataVersion(hashlib.md5(raw, usedforsecurity=False).hexdigest()),
+                    data_version=dg.DataVersion(files.new_md5(raw).hexdigest()),
                 )
             yield from results([_check_of_file(dataset)], (raw, conversion), context.selected_asset_check_keys)
 

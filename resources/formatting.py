@@ -16,15 +16,12 @@ _CODE_OR_WORD: Final = re.compile(r"(?<!\S)(`[^`|]+`)(?=[.,:;)]*(?:\s|$))|\S+")
 
 
 def counted(number: float, noun: str) -> str:
-    """Return a number and a noun, for example `1 file` or `2 entries`. `noun` is the singular form."""
-    return f"{number:,.0f} {noun if number == 1 else plural(noun)}"
-
-
-def plural(noun: str) -> str:
-    """Return the regular plural of an English noun."""
-    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
-        return f"{noun[:-1]}ies"
-    return f"{noun}es" if noun.endswith(("s", "x", "ch", "sh")) else f"{noun}s"
+    """Return a number and a noun, for example `1 file` or `2 entries`. `noun` is singular and regular."""
+    if number != 1 and noun.endswith("y") and noun[-2:-1] not in "aeiou":
+        noun = f"{noun[:-1]}ies"
+    elif number != 1:
+        noun += "es" if noun.endswith(("s", "x", "ch", "sh")) else "s"
+    return f"{number:,.0f} {noun}"
 
 
 def size_text(count: float) -> str:

@@ -31,7 +31,7 @@ from resources.warehouse import Warehouse
 
 #: Dagster pools, each limited to one run at a time (dagster.yaml): fetching hours, fetching snapshots, compaction, and
 #: the stream. A run occupies its pool from start to end. Writing build.duckdb needs no pool, because the warehouse has
-#: its own lock, which is held only while data is written and never during downloads.
+#: its own lock, which is held only while data is being written and never during downloads.
 HOURS_POOL = "hours"
 SNAPSHOTS_POOL = "snapshots"
 COMPACTION_POOL = "compaction"

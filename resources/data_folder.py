@@ -140,7 +140,7 @@ def claim(data: Path, service: str, *, writes: bool = True) -> None:
 
 @contextlib.contextmanager
 def removing(data: Path) -> Iterator[bool]:
-    """Yield True if files may be removed from the archive and the lake. If so, no backup starts within the context."""
+    """Yield True if files may be removed from the archive and the lake, and if so, prevent backups from starting."""
     descriptor = os.open(_backup_lock(data), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         yield files.take(descriptor, shared=True)

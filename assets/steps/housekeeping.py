@@ -130,7 +130,7 @@ def _journal(layout: Layout) -> Path:
 
 
 def _compacts(warehouse: Warehouse) -> bool:
-    """Return True if a compaction is running, whose new files are not yet in the ledger."""
+    """Return True if a running compaction might have written files that are not yet in the ledger."""
     try:
         with warehouse.compacting():
             return False

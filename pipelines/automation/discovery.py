@@ -257,7 +257,7 @@ def waiting(cursor: str | None, now: datetime) -> str | None:
 
 
 def noted(cursor: str | None, now: datetime) -> str:
-    """Return a new sensor cursor that records a refusal at the time `now`."""
+    """Return a new sensor cursor that records a refusal at `now`."""
     return json.dumps([now.isoformat(), _refused(cursor)[1] + 1])
 
 

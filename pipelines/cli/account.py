@@ -117,7 +117,7 @@ def auth() -> None:
     """Manage the account: log in, show or revoke the tokens, and change the password.
 
     Enter passwords and codes at a hidden prompt, in a variable (WME_PASSWORD, WME_NEW_PASSWORD, WME_CODE), or on
-    standard input with --password-stdin. They are never passed as arguments.
+    standard input with --password-stdin, but never as arguments.
     """
 
 

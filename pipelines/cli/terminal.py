@@ -275,7 +275,7 @@ class Writing(click.Command):
 
 
 def terminal_engine(settings: Settings, reporter: Reporter) -> ConfiguredEngine:
-    """Build an engine that reports progress to the reporter, not in Dagster's log."""
+    """Build an engine that reports progress to `reporter`, not to Dagster's log."""
     from resources.adapters import ConfiguredEngine
 
     class TerminalEngine(ConfiguredEngine):

@@ -49,7 +49,7 @@ def with_bodies(path: str) -> str:
 
 
 def with_rows(path: str) -> str:
-    """Return the path that the ledger lists for a lake file. A file with bodies has the path of its file with rows."""
+    """Return the path that the ledger lists for a lake file. For a file with bodies, return its row file's path."""
     return f"{path.removesuffix(BODIES)}{ROWS}" if path.endswith(f".{BODIES}") else path
 
 

@@ -250,7 +250,7 @@ class Lists:
         self.redactor = api.redactor
 
     def reference(self, kind: str) -> Listing[models.Entry]:
-        """Read a reference list (`codes`, `languages`, `projects` or `namespaces`) from `GET /v2/codes` and so on."""
+        """Read a reference list (`codes`, `languages`, `projects` or `namespaces`), for example `GET /v2/codes`."""
         return self._api.listing(endpoints.reference(kind), _ENTRIES, f"list the {kind}")
 
     def records(self, path: str, query: Query | None = None) -> Listing[models.Record]:

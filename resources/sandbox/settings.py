@@ -31,7 +31,7 @@ QuotaKind = Literal["ondemand", "snapshot", "chunk", "batch"]
 _PROBE_BYTES = 65_536
 #: Maximum number of pages. The numbers of further pages would collide with the numbers of newly created pages.
 _MOST_ARTICLES = 400_000
-#: Maximum number of changes per hour. An hour's events are in memory while its archives are built.
+#: Maximum number of changes per hour. An hour's events are in memory while its archives are being built.
 _MOST_CHANGES = 100_000
 #: Maximum clock speed, at which a day takes four minutes. At a higher speed, archives would not be ready in time.
 _MOST_SPEED = 360

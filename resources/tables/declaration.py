@@ -29,7 +29,7 @@ class Column:
         default: Default value if the record does not contain the field.
         values: Allowed values. An empty tuple allows any value.
         wire: Type for parsing the JSON value, if different from `type`. The cast must be lossless.
-        required: If True, a record without the value is rejected. So is a record with an empty `lookup` string.
+        required: If True, a record without the value, or with an empty `lookup` string, is rejected.
         json: If True, a value of any type is stored as JSON text, exactly as in the record.
         body: If True, the column contains long text, which is stored last, without statistics, and only in the lake.
         rising: If True, integers mostly increase from row to row, so files store the differences.

@@ -70,9 +70,8 @@ def settled(now: datetime) -> datetime:
 def movable_changes(build: Build, before: datetime | None = None, most: float = math.inf) -> Moved | None:
     """Return the hours to remove from the build file, or None if there are no changes to remove.
 
-    The hours are earlier than `before` (default: the end of the settled months) and than the first hour that is pending
-    for `articles` or due for its first compaction. They contain at most `most` changes, unless a single hour contains
-    more.
+    The hours are before `before` (default: the end of the settled months) and before the first hour that is pending for
+    `articles` or due for its first compaction. The range contains at most `most` changes or a single hour.
     """
     waiting = {unit.first_hour for merge in planned(build, LEAVING) for unit in merge.units if unit.span is None}
     hours: list[datetime] = []

@@ -113,7 +113,7 @@ DELETE FROM articles WHERE project_id IN (SELECT project_id FROM renewed)
 """
 #: Dataset that contains the base snapshots.
 (_SNAPSHOTS,) = (dataset for dataset in datasets(Family.SNAPSHOT) if dataset.state is ARTICLES)
-#: Approximate memory per row, in bytes, while the newest row of each title is computed.
+#: Approximate memory per row, in bytes, for computing the newest row of each title.
 _STATE_BYTES = 250
 
 

@@ -163,7 +163,7 @@ class ConfiguredEngine(_Configured):
 
 
 def build_resources(settings: Settings) -> dict[str, Any]:
-    """Build the four resources as plain objects, by resource key. `build_defs` converts them to Dagster resources."""
+    """Build the four resources as plain objects by resource key, which `build_defs` converts to Dagster resources."""
     kinds = (ConfiguredEnterprise, ConfiguredLake, ConfiguredWarehouse, ConfiguredEngine)
     return {key: kind(settings) for key, kind in zip(KEYS, kinds, strict=True)}
 

@@ -94,7 +94,7 @@ def worker(*, address: str | None, data: Path | None, name: str | None) -> None:
 
     ADDRESS has the form dask://host:port. The default is WME_ENGINE. Each worker uses all cores and WME_MEMORY_MB, so
     one worker per machine is enough. A worker ends when the scheduler ends, or within seconds on Ctrl-C or SIGTERM.
-    Other workers then take over its tasks.
+    Other workers then take over the tasks.
     """
     settings = read_settings(scoped=False)
     address = address or settings.engine

@@ -234,7 +234,7 @@ def _fill(
     damaged: list[str],
     advance: Callable[[float], None],
 ) -> tuple[int, int]:
-    """Link or copy all files and write a list of them. Return their number and total size in bytes.
+    """Link or copy all files and write a list of them. Return the files' number and total size in bytes.
 
     Files whose copies do not match a verified digest are added to `damaged` and are not backed up.
     """

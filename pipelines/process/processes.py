@@ -132,7 +132,7 @@ def end_killed(instance: dg.DagsterInstance, location: str | None = None, beginn
 
 
 def wanted_again(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
-    """Return runs that a command started and that were killed within the last day. Dagster does not retry them."""
+    """Return runs that a command started and that were killed within the last day. Dagster does not retry such runs."""
     since = datetime.now(UTC) - timedelta(days=1)
     return list(instance.get_runs(dg.RunsFilter(tags={_AGAIN_TAG: "wanted"}, updated_after=since), limit=100))
 

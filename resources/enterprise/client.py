@@ -255,7 +255,7 @@ class Hours:
         progress: Progress | None = None,
         dataset: Dataset = ARTICLE_CHANGES,
     ) -> Download:
-        """Download a batch's archive to `target`, verify it, and write the sidecar `target`.json.
+        """Download a batch's archive to `target`, verify it, and write the `target`.json sidecar.
 
         If the file already exists in this version, it is not fetched again. A partial download (`.part`) is resumed. If
         the service has replaced the file since `batch` was read, the new version is downloaded. If the name of `target`

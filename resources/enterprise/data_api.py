@@ -254,7 +254,7 @@ class Lists:
         return self._api.listing(endpoints.reference(kind), _ENTRIES, f"list the {kind}")
 
     def records(self, path: str, query: Query | None = None) -> Listing[models.Record]:
-        """Return the records in any list. Access their fields by name, for example `record["identifier"]`.
+        """Return the records in any list. Access a record's fields by name, for example `record["identifier"]`.
 
         Raises InvalidRequest for a query that the service would ignore or refuse, and NotFound for an unknown list.
         """

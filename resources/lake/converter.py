@@ -63,8 +63,8 @@ class Converter:
     """Worker threads and memory shared by conversions from all threads. Exiting the context stops the workers.
 
     Args:
-        workers: Number of threads that build row groups. The default is one per core (see `machine`), or fewer if
-            memory is too small for them.
+        workers: Number of threads that build row groups. The default is one thread per core (see `machine`), or
+            fewer if memory is insufficient.
         memory_bytes: Memory limit for a process that only converts. The default is a quarter of the process's memory
             limit, at least 512 MiB, but at most half of the limit. A line longer than a block needs additional memory
             of up to LONG_LINE_FACTOR times its length. Only one such line is in memory at a time.

@@ -96,7 +96,7 @@ class SetFile(BaseModel):
 
 
 class SnapshotSet(BaseModel):
-    """A completely fetched, consistent snapshot. Some of its files may have been removed since then."""
+    """A completely fetched, consistent snapshot. Some of the snapshot's files may have been removed since then."""
 
     snapshot: Snapshot
     files: tuple[SetFile, ...]

@@ -50,7 +50,7 @@ class SnapshotStore(ArchiveStore):
     def __init__(self, home: Path, form: str, chunk_bytes: int, *, single_member: bool) -> None:
         """Store snapshots in `home`. `chunk_bytes` is the approximate uncompressed size of a chunk.
 
-        If `single_member` is true, the complete archive has one member. Otherwise, it has one member per chunk.
+        The complete archive has one member if `single_member` is true, and otherwise one member per chunk.
         """
         super().__init__(home, f"{form}-{chunk_bytes}-{int(single_member)}")
         self._chunk_bytes = chunk_bytes

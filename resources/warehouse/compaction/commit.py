@@ -223,7 +223,7 @@ def commit_compaction(
 
 
 def _take_version(connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: Merge, prepared: Prepared) -> int:
-    """Switch a version to the new files and return 1. If its loaded files have changed, return 0 instead."""
+    """Switch a version to the new files and return 1. If the version's loaded files have changed, return 0 instead."""
     _, parts = _of_version(connection, dataset, merge)
     if not parts or parts != prepared.parts:
         return 0

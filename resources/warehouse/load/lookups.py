@@ -49,8 +49,8 @@ def load_lookups(build: Build, files: Sequence[ConvertedFile], *, reload: bool =
     Files that were already loaded with the same digest are skipped, unless `reload` is set. Once lookups in two files
     have failed to find a title, the title is treated as deleted until a later lookup finds it. To make the result
     independent of the loading order, later files of the same project are applied again. Earlier files are also applied
-    again if they did not find a title of the new files. Raises LakeFileError, without changing anything, if a file is
-    missing or contradicts the announced counts.
+    again if their lookups did not find a title that the new files contain. Raises LakeFileError, without changing
+    anything, if a file is missing or contradicts the announced counts.
     """
     connection, lake_root, now = build
     with transaction(connection):

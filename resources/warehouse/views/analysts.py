@@ -1,8 +1,8 @@
 """Views and macros for common analyst queries, with comments.
 
-These views and macros are created in the build file once per version. A publication copies them and replaces only views
-that list lake files. Historical page states follow the same rule as current articles. Entity views parse the JSON in
-the lake at query time.
+These views and macros are created in the build file once per version. A publication copies the views and macros, and
+replaces only views that list lake files. Historical page states follow the same rule as current articles. Entity views
+parse the JSON in the lake at query time.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from pipelines.cli.inspection import metrics as command
 from pipelines.report import metrics
 from pipelines.report import status as statuses
 from resources.settings import Settings
-from tests.unit.pipelines.test_status import ONE, Mirror
+from tests.unit.pipelines.conftest import ONE, Mirror
 
 
 def parsed(text):

@@ -27,7 +27,7 @@ from resources.settings import Settings
 from resources.tables import NO_SNAPSHOT
 from resources.warehouse.database.sql import statement
 from resources.warehouse.read.coverage import Gap, Place
-from tests.unit.pipelines.test_status import ONE, Mirror
+from tests.unit.pipelines.conftest import ONE, Mirror
 from tests.unit.warehouse.conftest import START
 
 if TYPE_CHECKING:
@@ -73,20 +73,6 @@ def made(mirror, newest, **more):
     settings = Settings(data=mirror.data, min_free_gb=0, **{"projects": ("enwiki",), **more})
     wrote = write(settings, now=mirror.lake.hour(newest) + ONE)
     return wrote, Page(wrote.path)
-
-
-@pytest.fixture
-def mirror(tmp_path):
-    return Mirror(tmp_path / "data")
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """Four hours in a row above a snapshot."""
-    made = Mirror(tmp_path_factory.mktemp("whole") / "data")
-    made.load_all(range(4))
-    made.publish()
-    return made
 
 
 @pytest.fixture
@@ -143,7 +129,7 @@ def test_each_question_has_its_card(filled, told):
 
 
 def test_a_mirror_with_a_snapshot_and_all_hours_needs_no_attention(whole):
-    wrote, page = made(whole, 3)
+    wrote, page = made(whole, 4)
     assert (page.headings[0], wrote.attention_count) == ("Nothing needs attention", 0)
 
 
@@ -257,17 +243,23 @@ def test_the_headline_comes_first_and_says_how_fresh_the_mirror_is(filled, told)
 
 
 def test_the_lag_leaves_out_hours_of_a_backfill_and_hours_that_were_loaded_again(altered):
-    loaded = {0: "2026-11-01 02:30", 1: "2026-11-01 02:30", 2: "2026-11-01 03:20", 3: "2026-11-09 03:00"}
+    loaded = {
+        0: "2026-11-01 02:30",
+        1: "2026-11-01 02:30",
+        2: "2026-11-01 03:20",
+        3: "2026-11-09 03:00",
+        4: "2026-11-09 03:00",
+    }
     with duckdb.connect(str(altered.warehouse.published_path)) as published:
         for number, at in loaded.items():
             published.execute(
                 "UPDATE loads SET loaded_at = ? WHERE table_name = 'article_changes' AND batch_hour = ?",
                 [f"{at}:00+00", altered.lake.hour(number)],
             )
-        published.execute("UPDATE hours SET load_count = 2 WHERE batch_hour = ?", [altered.lake.hour(3)])
+        published.execute("UPDATE hours SET load_count = 2 WHERE batch_hour >= ?", [altered.lake.hour(3)])
         rows = published.execute(statement("read/page/hours"), ["1 hours"]).fetchall()
-    # two hours had ended before anything was loaded; the last was loaded again a week later
-    assert [row[3] for row in rows] == [None, None, 20, None]
+    # two hours had ended before anything was loaded; the last were loaded again a week later
+    assert [row[3] for row in rows] == [None, None, 20, None, None]
     labels = [value for tag, name, value in made(altered, 4)[1].attributes if (tag, name) == ("svg", "aria-label")]
     assert any(label.startswith("Hours from the end of each hour until it was loaded") for label in labels)
 
@@ -325,7 +317,7 @@ def test_times_of_a_picture_are_read_in_utc_and_in_24_hours():
 
 
 def test_a_check_in_dagster_is_what_status_check_is(whole, monkeypatch):
-    collected = collect(Settings(data=whole.data, projects=("enwiki", "frwiki")), 48, whole.lake.hour(3) + ONE)
+    collected = collect(Settings(data=whole.data, projects=("enwiki", "frwiki")), 48, whole.lake.hour(4) + ONE)
     assert collected.troubles
     key = dg.AssetCheckKey(dg.AssetKey(["published", "warehouse"]), "nothing_needs_attention")
     job = dg.define_asset_job("ask", selection=dg.AssetSelection.checks(key))

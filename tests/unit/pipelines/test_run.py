@@ -16,7 +16,6 @@ from pipelines.operations import run as runs
 from resources import adapters
 from resources.adapters import ConfiguredWarehouse
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES, named
-from resources.enterprise import EnterpriseClient
 from resources.enterprise.errors import NotPublishedYet
 from resources.lake import Layout
 from resources.settings import Settings
@@ -24,30 +23,13 @@ from resources.tables import HourState
 from resources.tables.reference import REFERENCE_TABLES
 from resources.warehouse import HourStatus, Warehouse
 from tests.e2e.forkserver import without_history
-from tests.unit.enterprise.conftest import HOUR, QUICK, Clock
-from tests.unit.enterprise.loopback import FakeService, json_reply
+from tests.unit.enterprise.conftest import HOUR
+from tests.unit.enterprise.loopback import json_reply
 from tests.unit.warehouse.conftest import Clock as Late
 from tests.unit.warehouse.conftest import Lake
 
 ONE = timedelta(hours=1)
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture
-def fake(clock):
-    with FakeService(clock) as service:
-        yield service
-
-
-@pytest.fixture
-def client(fake, clock, tmp_path):
-    with EnterpriseClient(fake.service(), tmp_path / "state", clock=clock, retry=QUICK) as client:
-        yield client
 
 
 # --- hours ------------------------------------------------------------------------------------------------------------

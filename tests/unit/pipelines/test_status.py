@@ -11,66 +11,17 @@ import pytest
 
 from pipelines.report import metrics
 from pipelines.report import status as statuses
-from pipelines.report.status import collect
 from resources import datasets, files
 from resources.datasets import ENTITY_CHANGES
 from resources.datasets.live import LIVE_CHANGES, Run
 from resources.lake import Layout
 from resources.lake.live import LiveLake
-from resources.settings import Settings
 from resources.tables import ARTICLE_CHANGES, NO_SNAPSHOT, HourState
 from resources.warehouse import HourStatus
 from resources.warehouse.database.connect import Connector
-from tests.builds import OpenWarehouse, close_all, lay
 from tests.local_cluster import free_port
-from tests.unit.warehouse.conftest import START, Clock, Lake
-
-ONE = timedelta(hours=1)
-
-
-class Mirror:
-    """A data folder with what a test puts there."""
-
-    def __init__(self, data, *, has_snapshots=True):
-        self.has_snapshots = has_snapshots
-        self.data, self.lake = data, Lake(data)
-        self.warehouse = OpenWarehouse(lay(data), lock_timeout=5.0, clock=Clock())
-        self.files = {}
-
-    def load(self, number, project="enwiki", tag=""):
-        file = self.lake.file(number, [self.lake.change(number + 1, "A", 60 * number + 1)], project, tag=tag)
-        if self.has_snapshots and not any(of == project for _, of in self.files):
-            self.warehouse.load_snapshot(self.lake.snapshot([[self.lake.change(1, "A", 60 * number + 30)]], project))
-        self.warehouse.load_hour(self.lake.hour(number), [file], dataset=datasets.ARTICLE_CHANGES)
-        self.files[number, project] = file
-
-    def load_all(self, numbers, *projects):
-        for project in projects or ("enwiki",):
-            for number in numbers:
-                self.load(number, project)
-
-    def publish(self):
-        self.warehouse.publish()
-        close_all()
-
-    def status(self, newest, hours=48, projects=("enwiki",), **more):
-        """As of the minute in which the hour `newest` ended."""
-        settings = Settings(data=self.data, **more).model_copy(update={"projects": projects})
-        return collect(settings, hours, self.lake.hour(newest) + ONE)
-
-
-@pytest.fixture
-def mirror(tmp_path):
-    return Mirror(tmp_path / "data")
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """Five hours in a row, published."""
-    made = Mirror(tmp_path_factory.mktemp("whole") / "data")
-    made.load_all(range(5))
-    made.publish()
-    return made
+from tests.unit.pipelines.conftest import Mirror
+from tests.unit.warehouse.conftest import START
 
 
 def test_a_mirror_that_is_up_to_date_needs_nothing(whole):

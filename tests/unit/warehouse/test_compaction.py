@@ -279,12 +279,12 @@ def prepared(made):
 def test_what_is_loaded_again_meanwhile_keeps_its_own_file(make, again):
     compacted, plain = make(), make()
     for made in (compacted, plain):
-        again(made, first_hours, 2)
+        again(made, first_hours, 2, BOTH)
     arguments = prepared(compacted)
     for made in (compacted, plain):
-        load(made, [1], 1, projects=["enwiki"])
+        load(made, [1], 1, projects=["enwiki"], namespaces=(0,))
     committed = compacted.warehouse.commit_compaction(*arguments)
-    assert (committed.part_count, committed.given_up_count) == (3, 1)
+    assert (committed.part_count, committed.given_up_count) == (7, 1)
     assert content(compacted.warehouse) == content(plain.warehouse)
     assert len(names(compacted.warehouse)) == 2
 

@@ -30,7 +30,14 @@ KEY = dg.AssetKey(["lake", _FOLDER])
 _STEP = "__".join(KEY.path)
 #: Interval between a run's progress reports, in seconds. Shorter intervals would fill Dagster's history.
 OBSERVED_SECONDS = 300.0
-_COUNTS = ("events", "events_of_other_projects", "duplicates_dropped", "rejected_lines", "offset_resets", "files")
+#: Counts in a run's metadata, with the fields of a step to which they correspond.
+_COUNTS = {
+    "events": "row_count",
+    "events_of_other_projects": "other_count",
+    "duplicates_dropped": "duplicate_count",
+    "rejected_lines": "reject_count",
+    "offset_resets": "reset_count",
+}
 
 
 class StreamConfig(RunConfig):
@@ -55,19 +62,12 @@ class _Counters:
     """Event counts since the last report."""
 
     def __init__(self) -> None:
-        self.began, self.counts = time.monotonic(), Counter(dict.fromkeys(_COUNTS, 0))
+        self.began, self.counts = time.monotonic(), Counter(dict.fromkeys((*_COUNTS, "files"), 0))
         self.lag_seconds: float | None = None
 
     def add(self, step: Step, lag_seconds: float | None) -> None:
         self.lag_seconds = lag_seconds
-        self.counts.update(
-            events=step.row_count,
-            events_of_other_projects=step.other_count,
-            duplicates_dropped=step.duplicate_count,
-            rejected_lines=step.reject_count,
-            offset_resets=step.reset_count,
-            files=1,
-        )
+        self.counts.update({name: getattr(step, field) for name, field in _COUNTS.items()}, files=1)
 
     def metadata(self) -> dict[str, Any]:
         pace = self.counts["events"] / max(time.monotonic() - self.began, 1e-3)

@@ -106,7 +106,16 @@ def keep(
     # wait briefly, because `is_kept` locks the file for a short time
     with _alone(state / _LOCK, _LOOK_SECONDS):
         last = lake.begin(since or clock(), clock())
-        gap = _report_gap(missed(last, clock()), None, loaded, warn)
+        reported: Gap | None = None
+
+        def report_gap(position: Step) -> None:
+            nonlocal reported
+            gap = missed(position, clock())
+            if gap is not None and (reported is None or reported.since != gap.since):
+                warn(gap.sentence(loaded(gap.hours)))
+            reported = gap
+
+        report_gap(last)
         began_at = clock()
         with client.stream(since=last.since, offsets=last.offsets, options=options) as stream:
             held: deque[bytes] = deque()
@@ -121,7 +130,7 @@ def keep(
                 if held and (is_last or size >= STEP_BYTES or now >= due):
                     # check again, because the machine might have been suspended for days
                     before = lake.last() or last
-                    gap = _report_gap(missed(before, clock()), gap, loaded, warn)
+                    report_gap(before)
                     counts = len(stream.connections), stream.reconnect_count, stream.too_long_count
                     run = Run(began_at, clock(), *counts)
                     is_due = is_last or now - said >= _SAID_SECONDS
@@ -176,17 +185,6 @@ def missed(last: Step, now: datetime) -> Gap | None:
     # use the newest partition, because other partitions might have had no events for two days
     newest = max(last.published_at.values(), default=last.since)
     return Gap(reached, now - RETENTION) if now - newest > RETENTION else None
-
-
-def _report_gap(
-    gap: Gap | None,
-    known: Gap | None,
-    loaded: Callable[[list[datetime]], Collection[datetime]],
-    warn: Callable[[str], None],
-) -> Gap | None:
-    if gap is not None and (known is None or known.since != gap.since):
-        warn(gap.sentence(loaded(gap.hours)))
-    return gap
 
 
 def loaded_hours(warehouse: Warehouse, scope: Collection[tuple[str, int]], hours: Sequence[datetime]) -> set[datetime]:

@@ -21,13 +21,13 @@ _NO_LIMIT = 1 << 60
 def cores(root: Path = _ROOT) -> int:
     """Return the number of usable cores, according to the process's affinity and control group quotas (rounded up)."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quotas = [
-        quota / period
-        for folder in _folders(root, "cpu")
-        for quota, period in (_quota(folder),)
-        if quota > 0 and period > 0
-    ]
-    return max(1, min([allowed, *map(math.ceil, quotas)]))
+    for folder in _folders(root, "cpu"):
+        # a quota in microseconds per period, and the period, which are separate files in version 1
+        names = ("cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us")
+        limit = [number for name in names for number in _numbers(folder / name)]
+        if len(limit) == 2 and min(limit) > 0:
+            allowed = min(allowed, math.ceil(limit[0] / limit[1]))
+    return max(1, allowed)
 
 
 def memory_bytes(root: Path = _ROOT) -> int:
@@ -63,14 +63,6 @@ def _folders(root: Path, controller: str) -> Iterator[Path]:
         for mount in dict.fromkeys(mounts):
             inner = mount / path.lstrip("/")
             yield from (one for one in (inner, *inner.parents) if one == mount or mount in one.parents)
-
-
-def _quota(folder: Path) -> tuple[int, int]:
-    """Return the CPU quota in microseconds per period, and the period's length. The quota is 0 if there is no limit."""
-    if found := _numbers(folder / "cpu.max"):
-        return (found[0], found[1]) if len(found) > 1 else (0, 0)
-    quota, period = _numbers(folder / "cpu.cfs_quota_us"), _numbers(folder / "cpu.cfs_period_us")
-    return (quota[0], period[0]) if quota and period else (0, 0)
 
 
 def _numbers(path: Path) -> list[int]:

@@ -168,7 +168,11 @@ def _replaced(layout: Layout, ledger: Ledger, now: datetime, *, compacts: bool) 
             yield from _lake_files(layout, dated, named, compacted, "newer versions of the snapshot are loaded")
             yield from _archives_of_snapshot(layout, dataset, identifier, kept)
     for dataset in () if compacts else datasets.datasets():
-        yield from _compacted(layout, dataset, ledger)
+        # compacted files that were compacted again, belong to a dropped version, or were never committed
+        committed = ledger.compacted(dataset)
+        for path in layout.storage.list(layout.compacted_folder(dataset.name), f"*.{paths.PARQUET}"):
+            if path.relative_to(layout.lake).as_posix() not in committed:
+                yield path, "no compaction references the file"
     yield from _of_stream(layout, now)
 
 
@@ -202,14 +206,6 @@ def _lake_files(
             for beside in (rejects, lines_file(rejects), path):
                 if layout.storage.exists(beside):
                     yield beside, why
-
-
-def _compacted(layout: Layout, dataset: Dataset, ledger: Ledger) -> Iterator[tuple[Path, str]]:
-    """Yield compacted files that were compacted again, belong to a dropped version, or were never committed."""
-    named = ledger.compacted(dataset)
-    for path in layout.storage.list(layout.compacted_folder(dataset.name), f"*.{paths.PARQUET}"):
-        if path.relative_to(layout.lake).as_posix() not in named:
-            yield path, "no compaction references the file"
 
 
 def _archives_of_hour(

@@ -64,18 +64,15 @@ def load_env_file() -> None:
     problem = ""
     try:
         text = files.read(path, most=_ENV_BYTES).decode("utf-8-sig")
-    except FileNotFoundError as error:
-        if not is_named:
-            return
-        problem = str(error.strerror)
+        problem = "the file contains a null byte" if "\0" in text else ""
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and not is_named:
+            return
         problem = str(error.strerror)
     except UnicodeDecodeError:
         problem = "the file is not UTF-8 text"
     except files.UnusableFileError as error:
         problem = error.what
-    else:
-        problem = "the file contains a null byte" if "\0" in text else ""
     if problem:
         raise SettingsError(
             f"The settings file {path} cannot be read ({problem}). Nothing was started. Correct the file, or remove it."

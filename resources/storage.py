@@ -33,12 +33,7 @@ class Storage:
         finished.replace(path)
 
     def open(self, path: Path) -> pa.NativeFile:
-        """Open a file for reading. Several threads can read from the opened file.
-
-        Raises:
-            FileNotFoundError: The file does not exist.
-            ValueError: The path is not a file.
-        """
+        """Open a file for reading by one or several threads. Raises OSError, or ValueError if it is not a file."""
         # opening a named pipe would block until it has a writer
         if (why := files.not_a_file(path.stat().st_mode)) is not None:
             raise ValueError(why)
@@ -83,11 +78,7 @@ def is_damage(error: BaseException) -> bool:
 
 
 def read_footer(path: Path, storage: Storage = LOCAL) -> pq.FileMetaData:
-    """Return a Parquet file's footer.
-
-    Raises:
-        OSError, ValueError, pyarrow.ArrowException: The file cannot be read (`UNREADABLE`).
-    """
+    """Return a Parquet file's footer. Raises an error in `UNREADABLE` if the file cannot be read."""
     with storage.open(path) as file:
         return pq.read_metadata(file)
 
@@ -95,10 +86,7 @@ def read_footer(path: Path, storage: Storage = LOCAL) -> pq.FileMetaData:
 def verify(path: Path, columns: Sequence[str] | None = None, storage: Storage = LOCAL) -> int:
     """Read a Parquet file, or some of its columns, and verify the checksum of every data page.
 
-    Returns the number of rows in the file.
-
-    Raises:
-        OSError, ValueError, pyarrow.ArrowException: The file is damaged or cannot be read (`UNREADABLE`).
+    Return the number of rows. Raises an error in `UNREADABLE` if the file is damaged or cannot be read.
     """
     with (
         storage.open(path) as opened,

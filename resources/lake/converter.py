@@ -188,7 +188,9 @@ class Converter:
         changes, line_count, has_strangers = Counter[str](), 0, False
         reader = RecordReader(archive.table, archive.given, kept, archive.latest)
         lines_path = lines_file(rejects_target).relative_to(layout.lake).as_posix()
-        rejects = RejectTable(archive, _name_of(archive, layout), lines_path)
+        is_inside = archive.path.is_relative_to(layout.archive)
+        name = archive.path.relative_to(layout.archive).as_posix() if is_inside else archive.path.name
+        rejects = RejectTable(archive, name, lines_path)
         with (
             _trimmed(self._buffers),
             ParquetFile(target, archive.table, layout.storage) as rows_file,
@@ -245,7 +247,7 @@ class Converter:
                 "row_count": rows_file.row_count,
                 "reject_count": rejects_file.row_count,
                 "ndjson_bytes": contents.ndjson_bytes,
-                "has_long_lines": rejects_file.has_lines,
+                "has_long_lines": rejects_file.lines is not None,
                 "remarks": contents.remarks(),
                 "update_count": changes[ChangeType.UPDATE],
                 "delete_count": changes[ChangeType.DELETE],
@@ -300,14 +302,6 @@ def convert(
         workers=workers, memory_bytes=memory_bytes, level=level, record_bytes_max=record_bytes_max
     ) as converter:
         return converter.convert(archive, layout, bodies=bodies, progress=progress)
-
-
-def _name_of(archive: Archive, layout: Layout) -> str:
-    """Return the archive's name in `rejects`: its path relative to the archive folder."""
-    try:
-        return archive.path.relative_to(layout.archive).as_posix()
-    except ValueError:  # the archive is outside the data folder
-        return archive.path.name
 
 
 def _size_of(path: Path) -> int:

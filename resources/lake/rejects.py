@@ -108,13 +108,9 @@ class RejectsFile(ExitStack):
         self._storage = storage
         self._level = level
         self._parquet: ParquetFile | None = None
-        self._lines: Unfinished | None = None
+        #: File with the long lines, if there are any.
+        self.lines: Unfinished | None = None
         self.row_count = 0
-
-    @property
-    def has_lines(self) -> bool:
-        """True if a separate file with long lines exists."""
-        return self._lines is not None
 
     def add(self, rows: pa.RecordBatch, packed: bytes) -> None:
         """Add a block's rejects, as returned by `RejectTable.of_block`."""
@@ -136,8 +132,8 @@ class RejectsFile(ExitStack):
 
     def land(self, metadata: Mapping[str, str]) -> None:
         """Rename the files to their final names, starting with the long lines, to which visible rows refer."""
-        if self._lines is not None:
-            self._lines.land()
+        if self.lines is not None:
+            self.lines.land()
         if self._parquet is not None:
             self._parquet.finish(metadata)
 
@@ -151,9 +147,9 @@ class RejectsFile(ExitStack):
         self.row_count += len(rows)
 
     def _long_lines(self) -> Unfinished:
-        if self._lines is None:
-            self._lines = self.enter_context(Unfinished(lines_file(self._target), self._storage))
-        return self._lines
+        if self.lines is None:
+            self.lines = self.enter_context(Unfinished(lines_file(self._target), self._storage))
+        return self.lines
 
 
 def lines_file(rejects: Path) -> Path:

@@ -74,17 +74,14 @@ def _faults(batch: pa.RecordBatch, earliest: datetime, latest: datetime) -> dict
         pc.greater(pc.utf8_length(identifier), _IDENTIFIER_MAX),
         f"event.identifier has more than {_IDENTIFIER_MAX} characters.",
     )
-    mark(_outside(partition, 0, PARTITIONS - 1), f"event.partition is not between 0 and {PARTITIONS - 1}.")
-    mark(_outside(offset, 0, OFFSET_MAX), f"event.offset is not between 0 and {OFFSET_MAX}.")
+    for numbers, name, most in ((partition, "partition", PARTITIONS - 1), (offset, "offset", OFFSET_MAX)):
+        outside = pc.or_(pc.less(numbers, 0), pc.greater(numbers, most))
+        mark(outside, f"event.{name} is not between 0 and {most}.")
     mark(pc.is_null(published), "event.date_published is missing, so the hour of the event is unknown.")
     early, late = (pa.scalar(moment, published.type) for moment in (earliest, latest))
     mark(pc.less(published, early), f"event.date_published is more than {PAST.days} days ago.")
     mark(pc.greater(published, late), "event.date_published is more than a day ahead.")
     return found
-
-
-def _outside(numbers: pa.Array, least: int, most: int) -> pa.BooleanArray:
-    return pc.or_(pc.less(numbers, least), pc.greater(numbers, most))
 
 
 def pieces(blocks: Iterable[bytes]) -> Iterator[memoryview]:

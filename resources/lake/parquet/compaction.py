@@ -229,14 +229,8 @@ def _count(batch: pa.RecordBatch, given: tuple[str, ...], counts: Counter[Part])
         counts[tuple(row[name] for name in given)] += row["count_all"]
 
 
-@dataclass(frozen=True)
-class _Group:
-    """A row group, the index of its file in `_forms` (`place`), and its first and last project."""
-
-    place: int
-    encoded: footer.Group
-    first: str
-    last: str
+#: An encoded row group, with the index of its file in `_forms`, and its first and last project.
+_Group = tuple[int, footer.Group, str, str]
 
 
 def _forms(job: CompactionJob) -> tuple[Table, ...]:
@@ -267,7 +261,7 @@ def _encoded(groups: Iterable[pa.RecordBatch], job: CompactionJob) -> Iterator[_
 
     def one(place: int, batch: pa.RecordBatch) -> _Group:
         projects = batch.column("project_id")
-        return _Group(place, encode(batch, forms[place], level=job.level), projects[0].as_py(), projects[-1].as_py())
+        return place, encode(batch, forms[place], level=job.level), projects[0].as_py(), projects[-1].as_py()
 
     pool = ThreadPoolExecutor(job.threads, thread_name_prefix="compact")
     try:
@@ -298,11 +292,12 @@ def _written(job: CompactionJob, layout: Layout, groups: Iterator[_Group]) -> It
                 for one, form in zip(targets, forms, strict=True)
             ]
             while group is not None and not is_full:
-                files[group.place].add(group.encoded)
-                projects += group.first, group.last
-                size += len(group.encoded.pages)
+                place, encoded, *first_and_last = group
+                files[place].add(encoded)
+                projects += first_and_last
+                size += len(encoded.pages)
                 # a group of the first form follows the groups that contain its rows' bodies
-                is_full = group.place == 0 and size >= job.file_bytes
+                is_full = place == 0 and size >= job.file_bytes
                 group = next(groups, None)
             for file in files:
                 file.finish({"compaction": job.digest})

@@ -119,18 +119,14 @@ class _Cursor:
     """Position in a sorted piece, with the loaded rows."""
 
     def __init__(self, tables: Iterator[pa.Table], key: Sequence[str]) -> None:
-        self._tables, self._key = tables, key
+        self.tables, self._key = tables, key
         #: The loaded rows, or None after the last row.
-        self._table: Any = None
+        self.table: Any = None
         self._load()
 
     def _load(self) -> None:
-        self._taken, self._table = 0, next(self._tables, None)
-        self._rows = [] if self._table is None else [self._table[name].combine_chunks() for name in self._key]
-
-    @property
-    def is_done(self) -> bool:
-        return self._table is None
+        self._taken, self.table = 0, next(self.tables, None)
+        self._rows = [] if self.table is None else [self.table[name].combine_chunks() for name in self._key]
 
     def last(self) -> tuple[Any, ...]:
         """Return the key of the last loaded row."""
@@ -141,7 +137,7 @@ class _Cursor:
 
     def take(self, bound: tuple[Any, ...]) -> pa.Table:
         """Return the loaded rows up to and including the `bound` key. After the last loaded row, load more rows."""
-        table, start = self._table, self._taken
+        table, start = self.table, self._taken
         self._taken = end = bisect.bisect_right(range(len(table)), bound, start, key=self._values)
         if end == len(table):
             self._load()
@@ -151,7 +147,7 @@ class _Cursor:
 def _merged(pieces: Iterable[Iterator[pa.Table]], key: Sequence[str]) -> Iterator[pa.Table]:
     """Merge sorted pieces. Each step yields all rows up to the smallest of the pieces' last loaded keys."""
     cursors = [_Cursor(piece, key) for piece in pieces]
-    while cursors := [cursor for cursor in cursors if not cursor.is_done]:
+    while cursors := [cursor for cursor in cursors if cursor.table is not None]:
         bound = min(cursor.last() for cursor in cursors)
         table = pa.concat_tables([cursor.take(bound) for cursor in cursors]).combine_chunks()
         yield table.take(_order(table, key))

@@ -102,7 +102,7 @@ class Connector:
     def build_unlocked(self, purpose: str) -> Iterator[duckdb.DuckDBPyConnection]:
         """Yield the build file as `build` does, for a caller that already holds the lock."""
         self.build_path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(_spill_path(self.build_path), ignore_errors=True)
+        shutil.rmtree(self.build_path.with_name(f"{self.build_path.name}.spill"), ignore_errors=True)
         # a killed process leaves its marker file behind
         note = self.build_path.with_name(f"{self.build_path.name}.open")
         was_left_open, is_open = note.exists(), False
@@ -182,7 +182,8 @@ class Connector:
         By default, an existing file keeps its version, and a new file gets the oldest version. Raises
         WarehouseVersionError if the file cannot be opened with the requested version.
         """
-        spill = _spill_path(path)
+        # folder for data that exceeds the memory limit, which only a killed process leaves behind
+        spill = path.with_name(f"{path.name}.spill")
         with _WRITERS.connection(spill, self.memory_limit) as connection:
             version = self.storage_version or (None if path.exists() else OLDEST_STORAGE)
             options = f" (STORAGE_VERSION {quoted(version)})" if version else ""
@@ -253,11 +254,6 @@ class Connector:
                 f"DuckDB cannot open {self.published_path.name} ({clause(error)}). The pipeline's own file is "
                 "unaffected. Remove the published file and run `wme publish` to create it again."
             ) from error
-
-
-def _spill_path(path: Path) -> Path:
-    """Return the folder for data that exceeds the memory limit. Only a killed process leaves this folder behind."""
-    return path.with_name(f"{path.name}.spill")
 
 
 def answer(

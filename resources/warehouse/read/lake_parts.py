@@ -7,8 +7,8 @@ archive.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -135,10 +135,6 @@ class LakePart:
     snapshot_version: str = ""
     source_at: datetime | None = None
     is_compacted: bool = False
-
-    def without(self, missing: Container[str]) -> LakePart:
-        """Return this part without the missing files."""
-        return replace(self, paths=tuple(path for path in self.paths if path not in missing))
 
     def rows(self, *, texts: bool = True) -> str:
         """Return the SQL for a FROM clause that reads the part's rows with all file columns.

@@ -136,7 +136,9 @@ def _unreadable(
     """Return an error that names the damaged files, or the original error if no file is damaged."""
     if isinstance(error, duckdb.Error) and is_exhausted(error):
         return error
-    wanted = [Path(path) for base in _bases(connection, lake_root) for path in base.paths]
+    wanted = [
+        Path(path) for base in lake_parts(connection, lake_root, _SNAPSHOTS, bases_only=True) for path in base.paths
+    ]
     wanted += [lake_root.resolve() / path for path, *_ in cold_files(connection)]
     if not (found := note_damaged(connection, lake_root, wanted, _SNAPSHOTS.table.narrow.schema.names)):
         return error
@@ -145,11 +147,6 @@ def _unreadable(
         "files stay pending. Lake files whose archives exist are created again. Otherwise, restore the files from a "
         "backup or load a newer snapshot."
     )
-
-
-def _bases(connection: duckdb.DuckDBPyConnection, lake_root: Path, *, checked: bool = False) -> list[LakePart]:
-    """Return the snapshots on which `articles` is based."""
-    return lake_parts(connection, lake_root, _SNAPSHOTS, bases_only=True, checked=checked)
 
 
 def rebuild_articles(build: Build) -> Applied:
@@ -194,7 +191,7 @@ def _advance(build: Build) -> tuple[int, int]:
     connection, lake_root, _ = build
     if not count_of(connection, "pending ANTI JOIN renewed USING (project_id)"):
         return 0, 0
-    bases = _bases(connection, lake_root, checked=True)
+    bases = lake_parts(connection, lake_root, _SNAPSHOTS, bases_only=True, checked=True)
     # 1
     connection.execute(statement("state/apply_pending", candidates="internal.candidates"))
     # 2
@@ -214,7 +211,7 @@ def _advance(build: Build) -> tuple[int, int]:
 def _renew(build: Build) -> int:
     """Rebuild the projects in `renewed` from all their rows, and return the number of pages written."""
     connection, lake_root, _ = build
-    bases = _bases(connection, lake_root, checked=True)
+    bases = lake_parts(connection, lake_root, _SNAPSHOTS, bases_only=True, checked=True)
     _compete(connection, lake_root, bases, "SELECT project_id FROM renewed")
     columns = ", ".join(f"{name} {kind}" for name, kind in STATE.items())
     for table in ("new_titles", "new_pages"):

@@ -20,7 +20,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +94,7 @@ def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path, facts: Mappi
     missing = {str(path) for path in found}
     return Sources(
         root=root,
-        parts=tuple(part.without(missing) for part in parts),
+        parts=tuple(replace(part, paths=tuple(p for p in part.paths if p not in missing)) for part in parts),
         looked_up=tuple(path for path in looked_up if path not in missing),
         faulty=tuple(found.values()),
         window=window(connection),

@@ -96,12 +96,12 @@ def markdown_text(text: str) -> str:
     No part of the text becomes a link, an image or HTML. Words with characters that are unusual in prose become code,
     because bare URLs would become links even if escaped. Existing code, for example a command, remains code.
     """
-    return re.sub(_CODE_OR_WORD, lambda found: found[1] or _markdown_words(found[0]), " ".join(text.split()))
 
+    def converted(found: re.Match[str]) -> str:
+        # a pipe would end the table cell, even in code
+        return found[1] or r"\|".join(map(_markdown_word, found[0].split("|")))
 
-def _markdown_words(word: str) -> str:
-    # a pipe would end the table cell, even in code
-    return r"\|".join(map(_markdown_word, word.split("|")))
+    return re.sub(_CODE_OR_WORD, converted, " ".join(text.split()))
 
 
 def _markdown_word(word: str) -> str:

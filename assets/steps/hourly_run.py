@@ -274,22 +274,14 @@ def _lake_layer(key: dg.AssetKey, archived: ArchivedHour, conversions: Sequence[
 
 
 def _warehouse_layer(key: dg.AssetKey, conversions: Sequence[ConvertedFile], load: HourLoad) -> Layer:
-    by_project = [
-        {
-            "project": c.project_id,
-            "namespace": c.namespace_id,
-            "rows": c.row_count,
-            "update": c.update_count,
-            "delete": c.delete_count,
-            "rejects": c.reject_count,
-        }
-        for c in conversions
-    ]
+    counts = {"rows": "row_count", "update": "update_count", "delete": "delete_count", "rejects": "reject_count"}
+    columns = {"project": "project_id", "namespace": "namespace_id", **counts}
+    by_project = [{name: getattr(c, field) for name, field in columns.items()} for c in conversions]
     metadata: dict[str, Any] = {
         "dagster/partition_row_count": load.held_row_count,
         "duplicates": load.held_duplicate_count,
         "changed": load.changed,
-        "projects": markdown(by_project, ("project", "namespace", "rows", "update", "delete", "rejects")),
+        "projects": markdown(by_project, tuple(columns)),
     }
     if not load.held_row_count:
         metadata["empty"] = "The service lists no changes to the mirrored projects in this hour."

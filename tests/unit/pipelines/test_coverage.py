@@ -257,6 +257,7 @@ def test_map_is_coloured_on_a_terminal_and_brighter_where_more_happened():
     styles = re.findall(r"\x1b\[([\d;]+)m([LM])\x1b\[0m", row)
     assert [letter for _, letter in styles] == list("LLLM")
     assert len({style for style, _ in styles}) == 4
+    assert styles[2] in re.findall(r"\x1b\[([\d;]+)m([LM])\x1b\[0m", shown.splitlines()[-1])  # the legend's
 
 
 # --- the whole status ------------------------------------------------------------------------------------------------

@@ -142,6 +142,9 @@ def test_a_run_that_never_said_its_process_is_ended_after_a_while(instance, monk
     assert processes.end_killed(instance, HERE) == []  # it has begun just now
     monkeypatch.setattr(processes, "_SILENT_SECONDS", -1.0)
     assert processes.end_killed(instance) == []
+    with processes.under_way(instance):  # a process without runs keeps its lock
+        assert processes.end_killed(instance) == []
+        assert len(list((Path(instance.root_directory) / "processes").iterdir())) == 1
     assert [one.run_id for one in processes.end_killed(instance, HERE)] == [run]
     assert statuses(instance, run, foreign) == ["FAILURE", "STARTED"]
 

@@ -48,22 +48,20 @@ class Authenticator:
         #: The configured password, until a new password is set.
         self._password = service.password
         self._calls = AuthService(transport, service.auth_url)
-        self._memory: Tokens | None = None
         self._paused_until: datetime | None = None
         self._is_unknown_logged = False
         self._mutex = threading.Lock()  # threads wait on this lock instead of polling the lock file
 
     def access_token(self) -> str:
-        """Return a valid token for the next request, from memory, the store, a refresh or a login.
+        """Return a valid token for the next request, from the store, a refresh or a login.
 
         Raises:
             AuthenticationError: No account is configured, or the service refuses the account.
             ServiceUnavailable: The authentication service does not respond, and no valid token is stored.
         """
         # stored tokens are read without a lock, which works on a read-only file system
-        tokens = self._memory or self._read()
+        tokens = self._read()
         if tokens is not None and self._usable(tokens):
-            self._memory = tokens
             return tokens.access_token
         with self._mutex, self._store.locked():
             tokens = self._read()
@@ -77,7 +75,6 @@ class Authenticator:
                     _log.warning(
                         "The token could not be refreshed. The old token is still valid and remains in use: %s", error
                     )
-            self._memory = tokens
             return tokens.access_token
 
     def renew(self, refused: str) -> str:
@@ -86,7 +83,6 @@ class Authenticator:
             tokens = self._read()
             if tokens is None or tokens.access_token == refused or not tokens.is_valid(self._clock()):
                 tokens = self._obtain(tokens)
-            self._memory = tokens
             return tokens.access_token
 
     def login(self, password: str | None = None) -> TokenStatus:
@@ -95,13 +91,13 @@ class Authenticator:
         Raises AuthenticationError, or NewPasswordRequired if a new password must be set first.
         """
         with self._mutex, self._store.locked():
-            self._memory = self._log_in(self._need_password(password))
+            self._log_in(self._need_password(password))
         return self.status()
 
     def refresh(self) -> TokenStatus:
         """Obtain a new access token immediately, with the refresh token or, if that token is used up, by logging in."""
         with self._mutex, self._store.locked():
-            self._memory = self._obtain(self._read())
+            self._obtain(self._read())
         return self.status()
 
     def revoke(self) -> TokenStatus:
@@ -115,7 +111,6 @@ class Authenticator:
             if tokens is not None and not self._calls.token_revoke(tokens.refresh_token):
                 _log.info("The refresh token was already invalid.")
             self._store.clear()
-            self._memory = None
         return self.status()
 
     def status(self) -> TokenStatus:
@@ -207,14 +202,14 @@ class Authenticator:
             if isinstance(answer, Challenge):
                 self._store.write_session(answer.session)
                 return self._answer(username, answer.session, proposed)
-            self._memory = self._keep(answer)
+            self._keep(answer)
         raise errors.InvalidRequest(
             f"The service does not require a new password for {username}. The password is unchanged and the account "
             "is logged in. To change it anyway, run `wme auth change-password`."
         )
 
     def _answer(self, username: str, session: str, proposed: str) -> TokenStatus:
-        self._memory = self._keep(self._calls.new_password_required(username, session, proposed))
+        self._keep(self._calls.new_password_required(username, session, proposed))
         self._password = proposed
         return self.status()
 

@@ -33,6 +33,8 @@ LONGEST_TOKEN = 8_192
 #: Visible ASCII characters only, because a line break in a token would start another header.
 Token = Annotated[str, Field(pattern=r"\A[\x21-\x7e]+\z", max_length=LONGEST_TOKEN)]
 _TOKEN = TypeAdapter(Token)
+#: Maximum size of the token file.
+_MOST_BYTES = 1 << 16
 _Moment = Annotated[AwareDatetime, AfterValidator(in_range)]
 
 REFRESH_LIFE = timedelta(days=90)
@@ -160,7 +162,7 @@ class TokenStore:
     def _fields(self) -> dict[str, Any]:
         """Return the file's fields, or nothing if the file is missing or damaged, or belongs to another account."""
         try:
-            content = files.read(self._path)
+            content = files.read(self._path, most=_MOST_BYTES)
         except FileNotFoundError:
             return {}
         except files.UnusableFileError as error:

@@ -194,7 +194,7 @@ def work(url, username, password, state, ready, go, answers):
     service = Service(url, url, url, username, password)
     clock = lambda: datetime.datetime(2026, 11, 1, 6, 10, tzinfo=datetime.UTC)
     client = EnterpriseClient(service, pathlib.Path(state), clock=clock, retry=RetryPolicy(first_wait=0.01))
-    client.lists.reference("codes")        # all hold the same token in memory
+    client.lists.reference("codes")
     ready.release()
     go.wait()
     answers.put(len(client.lists.reference("codes")))
@@ -226,7 +226,7 @@ def test_ten_processes_log_in_once_and_answer_one_revocation_once(fake, tmp_path
             fake.revoke_access()
         answered, _ = process.communicate("go\n", timeout=120)
     assert (answered, process.returncode) == ("10\n", 0)
-    assert len(fake.api.seen("/v2/codes")) == 30  # each was refused, and each asked again
+    assert 20 < len(fake.api.seen("/v2/codes")) <= 30  # whoever was refused asked again
     refused = 1 if what == "everything" else 0  # the one attempt to refresh a revoked token
     assert (logins(fake) - 1, refreshes(fake)) == ((1, refused) if refused else (0, 1))
 

@@ -115,20 +115,24 @@ class Transport:
         All requests can be repeated safely. A request is repeated after a failed connection, a broken or temporary
         refusal (RateLimited or BrokenAnswer from `understand`), and once after the account's token was refused (401).
         `doing` is the purpose, worded to follow "Could not" in a message. `body` is sent as JSON. `longest` is the
-        maximum response size in bytes (default: a record's maximum). `before` is called before each request.
+        maximum response size in bytes (default: a record's maximum). `before` is called before each request. The time
+        limit includes all repetitions, but not the pauses between them.
         """
         renew = None
         if account is not None:
             token, renew = account.access_token(), account.renew
+        longest = longest or self.limits.record_bytes
         count = failures = 0
+        before()
+        deadline = Deadline(self.limits.answer_seconds)
         while True:
             asked: float | None = None
-            before()
             count += 1
             try:
-                answer = self._answer(method, url, count, doing, token, body, longest or self.limits.record_bytes)
+                answer = self._answer(method, url, count, deadline, doing, token, body, longest)
                 if answer.status == 401 and renew is not None and token is not None:
                     token, renew = renew(token), None
+                    deadline.restart()
                     continue
                 asked = answer.retry_after
                 return understand(answer), count
@@ -142,12 +146,22 @@ class Transport:
                 if failures == 1:
                     what = error.message.partition(". ")[0]
                     _log.info("%s. Retrying up to %d times.", what, self.retry.retries)
+            paused_at = time.monotonic()
             time.sleep(wait)
+            before()
+            deadline.extend(time.monotonic() - paused_at)
 
     def _answer(
-        self, method: str, url: str, count: int, doing: str, token: str | None, body: Any, longest: int
+        self,
+        method: str,
+        url: str,
+        count: int,
+        deadline: Deadline,
+        doing: str,
+        token: str | None,
+        body: Any,
+        longest: int,
     ) -> Answer:
-        deadline = Deadline(self.limits.answer_seconds)
         deadline.meet = self._is_at
         headers = {"Accept": "application/json", "Accept-Encoding": "gzip"}
         try:

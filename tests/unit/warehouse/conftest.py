@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -54,60 +55,31 @@ class Lake:
 
     def file(self, hour, rows, project="enwiki", namespace=0, rejects=(), tag=""):
         """Writes one file, named by its content; the same rows give the same file."""
-        number = hour
-        hour = self.hour(number)
-        whole = [dict.fromkeys(ARTICLE_CHANGES.schema.names) | row for row in rows]
-        for row in whole:
-            row |= {"batch_hour": hour, "project_id": project, "namespace_id": namespace}
-        table = pa.Table.from_pylist(whole, schema=ARTICLE_CHANGES.schema)
-        content = repr((whole, list(rejects), tag)).encode()
-        digest = hashlib.sha256(content).hexdigest()
-        folder = self.data / "lake" / "article_changes" / f"date={hour:%Y-%m-%d}" / f"hour={hour:%H}"
-        folder.mkdir(parents=True, exist_ok=True)
+        own = {"batch_hour": self.hour(hour), "project_id": project, "namespace_id": namespace}
+        whole = [dict.fromkeys(ARTICLE_CHANGES.schema.names) | row | own for row in rows]
         identifier = f"{project}_namespace_{namespace}"
-        path = folder / f"{identifier}.{digest[:8]}.parquet"
-        pq.write_table(table, path)
-        rejects_path = None
-        if rejects:
-            rejects_path = (
-                self.data / "lake" / "rejects" / folder.relative_to(self.data / "lake" / "article_changes") / path.name
-            )
-            rejects_path.parent.mkdir(parents=True, exist_ok=True)
-            lines = [
-                {
-                    "batch_hour": hour,
-                    "project_id": project,
-                    "namespace_id": namespace,
-                    "archive": f"{identifier}.tar.gz",
-                    "member": f"{identifier}_0.ndjson",
-                    "line_number": line,
-                    "byte_offset": 10 * line,
-                    "reason": "not JSON",
-                    "raw": raw,
-                    "raw_bytes": len(raw),
-                }
-                for line, raw in enumerate(rejects, 1)
-            ]
-            pq.write_table(pa.Table.from_pylist(lines, schema=REJECTED_LINES.schema), rejects_path)
-        kinds = Counter(row["change_type"] for row in rows)
-        return ConvertedFile(
-            path=path,
-            rejects_path=rejects_path,
-            identifier=identifier,
-            version=hashlib.md5(content).hexdigest(),
-            digest=digest,
-            batch_hour=hour,
-            project_id=project,
-            namespace_id=namespace,
-            row_count=len(rows),
-            reject_count=len(rejects),
-            update_count=kinds["update"],
-            delete_count=kinds["delete"],
-            visibility_change_count=kinds["visibility-change"],
-            archive_bytes=111,
-            ndjson_bytes=2222,
-            lake_bytes=path.stat().st_size,
-        )
+        folder = f"date={self.hour(hour):%Y-%m-%d}/hour={self.hour(hour):%H}"
+        content = repr((whole, list(rejects), tag)).encode()
+        made = self._written(f"article_changes/{folder}", identifier, content, whole, ARTICLE_CHANGES, **own)
+        if not rejects:
+            return made
+        lines = [
+            own
+            | {
+                "archive": f"{identifier}.tar.gz",
+                "member": f"{identifier}_0.ndjson",
+                "line_number": line,
+                "byte_offset": 10 * line,
+                "reason": "not JSON",
+                "raw": raw,
+                "raw_bytes": len(raw),
+            }
+            for line, raw in enumerate(rejects, 1)
+        ]
+        rejects_path = self.data / "lake" / "rejects" / folder / made.path.name
+        rejects_path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.Table.from_pylist(lines, schema=REJECTED_LINES.schema), rejects_path)
+        return replace(made, rejects_path=rejects_path, reject_count=len(rejects))
 
     def lookups(self, minute, *answers, purpose="repair", project="enwiki", namespace=0):
         """Writes a file of answers that came at `minute`.
@@ -125,29 +97,9 @@ class Lake:
             | asked
             for title, found in answers
         ]
-        content = repr(rows).encode()
-        digest = hashlib.sha256(content).hexdigest()
-        folder = self.data / "lake" / "lookups" / f"date={moment:%Y-%m-%d}" / f"hour={moment:%H}"
-        folder.mkdir(parents=True, exist_ok=True)
-        identifier = f"{project}_namespace_{namespace}"
-        path = folder / f"{identifier}.{digest[:8]}.parquet"
-        pq.write_table(pa.Table.from_pylist(rows, schema=LOOKUPS.schema), path)
-        return ConvertedFile(
-            path=path,
-            rejects_path=None,
-            identifier=identifier,
-            version=hashlib.md5(content).hexdigest(),
-            digest=digest,
-            row_count=len(rows),
-            reject_count=0,
-            update_count=len(rows),
-            delete_count=0,
-            visibility_change_count=0,
-            archive_bytes=111,
-            ndjson_bytes=2222,
-            lake_bytes=path.stat().st_size,
-            **own,
-        )
+        folder = f"lookups/date={moment:%Y-%m-%d}/hour={moment:%H}"
+        more = {"update_count": len(rows), **own}
+        return self._written(folder, f"{project}_namespace_{namespace}", repr(rows).encode(), rows, LOOKUPS, **more)
 
     def snapshot(self, chunks, project="enwiki", namespace=0, tag="", version=None):
         """Writes the files of one version, one per list of rows.
@@ -156,39 +108,40 @@ class Lake:
         """
         identifier = f"{project}_namespace_{namespace}"
         version = version or hashlib.md5(repr((chunks, tag)).encode()).hexdigest()
-        folder = self.data / "lake" / "snapshot_articles" / identifier / version[:8]
-        folder.mkdir(parents=True, exist_ok=True)
-        files = []
+        own = {"snapshot_id": identifier, "snapshot_version": version}
+        own |= {"project_id": project, "namespace_id": namespace}
+        folder, files = f"snapshot_articles/{identifier}/{version[:8]}", []
         for number, rows in enumerate(chunks):
-            whole = [dict.fromkeys(SNAPSHOT_ARTICLES.schema.names) | row for row in rows]
-            for row in whole:
-                row |= {"snapshot_id": identifier, "snapshot_version": version}
-                row |= {"project_id": project, "namespace_id": namespace}
+            whole = [dict.fromkeys(SNAPSHOT_ARTICLES.schema.names) | row | own for row in rows]
             content = repr((whole, number, tag)).encode()
-            digest = hashlib.sha256(content).hexdigest()
-            path = folder / f"{identifier}_chunk_{number}.{digest[:8]}.parquet"
-            pq.write_table(pa.Table.from_pylist(whole, schema=SNAPSHOT_ARTICLES.schema), path)
-            kinds = Counter(row["change_type"] for row in rows)
-            files.append(
-                ConvertedFile(
-                    path=path,
-                    rejects_path=None,
-                    identifier=f"{identifier}_chunk_{number}",
-                    version=hashlib.md5(content).hexdigest(),
-                    digest=digest,
-                    row_count=len(rows),
-                    reject_count=0,
-                    update_count=kinds["update"],
-                    delete_count=kinds["delete"],
-                    visibility_change_count=kinds["visibility-change"],
-                    archive_bytes=111,
-                    ndjson_bytes=2222,
-                    lake_bytes=path.stat().st_size,
-                )
-            )
+            files.append(self._written(folder, f"{identifier}_chunk_{number}", content, whole, SNAPSHOT_ARTICLES))
         return Snapshot(
             identifier, version, project, namespace, tuple(files), len(files), START, datasets.SNAPSHOT_ARTICLES
         )
+
+    def _written(self, folder, identifier, content, rows, table, **more):
+        """Writes rows as a lake file, and returns what a conversion says of it."""
+        digest = hashlib.sha256(content).hexdigest()
+        path = self.data / "lake" / folder / f"{identifier}.{digest[:8]}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), path)
+        kinds = Counter(row.get("change_type") for row in rows)
+        facts = {
+            "path": path,
+            "rejects_path": None,
+            "identifier": identifier,
+            "version": hashlib.md5(content).hexdigest(),
+            "digest": digest,
+            "row_count": len(rows),
+            "reject_count": 0,
+            "update_count": kinds["update"],
+            "delete_count": kinds["delete"],
+            "visibility_change_count": kinds["visibility-change"],
+            "archive_bytes": 111,
+            "ndjson_bytes": 2222,
+            "lake_bytes": path.stat().st_size,
+        }
+        return ConvertedFile(**facts | more)
 
     @staticmethod
     def dataset(name):

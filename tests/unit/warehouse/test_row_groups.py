@@ -39,21 +39,25 @@ def load(lake, warehouse, hours, pages=1):
 def test_small_groups_become_one_once_a_day_and_the_rows_stay(lake, warehouse):
     now = warehouse._clock()
     warehouse._clock = lambda: now
-    for day in range(2):
-        # no hour merges, and not the first of a day either
-        load(lake, warehouse, range(23 + 24 * day, 25 + 24 * day))
-        assert min(len(groups(warehouse, table)) for table in TABLES) >= 2
+
+    def merged():
         before, revision = content(warehouse), look(warehouse, "SELECT revision FROM internal.meta")
         assert warehouse.merge_row_groups()
         close_all()
         assert [len(groups(warehouse, table)) for table in TABLES] == [1, 1]
         assert content(warehouse) == before
         assert look(warehouse, "SELECT revision FROM internal.meta") == revision, "nothing is to be published for it"
-        load(lake, warehouse, [90 + day])
-        now += timedelta(hours=23)
-        assert not warehouse.merge_row_groups(), "once a day is enough"
-        assert len(groups(warehouse, "article_changes")) > 1
-        now += timedelta(hours=1)
+
+    # no hour merges, and not the first of a day either
+    load(lake, warehouse, (23, 24))
+    assert min(len(groups(warehouse, table)) for table in TABLES) >= 2
+    merged()
+    load(lake, warehouse, [90])
+    now += timedelta(hours=23)
+    assert not warehouse.merge_row_groups(), "once a day is enough"
+    assert len(groups(warehouse, "article_changes")) > 1
+    now += timedelta(hours=1)
+    merged()
 
 
 def test_hours_that_are_loaded_again_after_groups_were_merged(lake, warehouse):

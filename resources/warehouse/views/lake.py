@@ -80,13 +80,26 @@ class Sources:
         return len(self.looked_up) + sum(len(part.paths) for part in self.parts)
 
 
+_HELD = (
+    "SELECT table_name FROM loads UNION SELECT table_name FROM compacted_files UNION SELECT table_name FROM snapshots"
+)
+
+
 def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path, facts: Mapping[str, Any] | None = None) -> Sources:
     """Return the readable and the faulty files listed in the ledger. See `faults` for `facts`."""
     root = lake_root.resolve()
-    parts = [part for dataset in datasets() if dataset.bodies for part in lake_parts(connection, lake_root, dataset)]
-    named = "SELECT lake_path FROM loads WHERE table_name = $table AND row_count > 0 ORDER BY lake_path"
-    looked_up = [str(root / path) for (path,) in answer(connection, named, {"table": LOOKUPS.name})]
-    cold = [str(root / path) for path, *_ in cold_files(connection)]
+    # most mirrors have files of only a few datasets, and each of these queries takes milliseconds
+    held = {name for (name,) in answer(connection, _HELD)}
+    of_pages = [dataset for dataset in datasets() if dataset.bodies and dataset.name in held]
+    parts = [part for dataset in of_pages for part in lake_parts(connection, lake_root, dataset)]
+    looked_up: list[str] = []
+    cold: list[str] = []
+    known = window(connection)
+    if LOOKUPS.name in held:
+        named = "SELECT lake_path FROM loads WHERE table_name = $table AND row_count > 0 ORDER BY lake_path"
+        looked_up = [str(root / path) for (path,) in answer(connection, named, {"table": LOOKUPS.name})]
+    if known is not None:
+        cold = [str(root / path) for path, *_ in cold_files(connection)]
     wanted = [*(path for part in parts for path in part.paths), *cold, *looked_up]
     # of two files with the same rows, the views need only one, but the next compaction needs both
     wanted += [with_rows(path) for path in wanted]
@@ -97,7 +110,7 @@ def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path, facts: Mappi
         parts=tuple(replace(part, paths=tuple(p for p in part.paths if p not in missing)) for part in parts),
         looked_up=tuple(path for path in looked_up if path not in missing),
         faulty=tuple(found.values()),
-        window=window(connection),
+        window=known,
         cold=tuple(path for path in cold if path not in missing),
         versions=[[part.snapshot_id, part.snapshot_version] for part in parts if part.source_at is not None],
         has_visibility=bool(answer(connection, f"SELECT 1 FROM {VISIBILITY_CHANGES.name} LIMIT 1")),  # noqa: S608  a declared name

@@ -103,7 +103,7 @@ def drop_all(folder: Path) -> None:
             close(path)
 
 
-class _Keeping(Connector):
+class Keeping(Connector):
     """Keep both files open between operations: to open and close them costs more than most operations of tests.
 
     Each operation has a connection of its own. An operation that fails closes the build file, as in the product.
@@ -170,7 +170,7 @@ class OpenWarehouse(Warehouse):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._connector = _Keeping(**vars(self._connector))
+        self._connector = Keeping(**vars(self._connector))
         self._asking = self._connector.published
 
     @property

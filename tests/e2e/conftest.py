@@ -30,6 +30,8 @@ from filelock import FileLock
 from pipelines import cli
 from pipelines.process import processes
 from resources.sandbox import Settings, running
+from resources.warehouse import warehouse
+from tests import builds
 from tests.e2e.forkserver import without_history
 
 if TYPE_CHECKING:
@@ -466,6 +468,9 @@ def call() -> Callable[..., Told]:
             patch.delenv("DAGSTER_HOME")
             if not history:
                 patch.setattr(processes, "opened", without_history)
+            if not _going:
+                # nobody else has the files of DuckDB open: until the command ends, they stay so
+                patch.setattr(warehouse, "Connector", builds.Keeping)
             patch.setattr(sys, "argv", ["wme", *arguments])
             patch.setattr(sys, "stdin", io.StringIO(stdin))
             code: Any = 0
@@ -474,6 +479,8 @@ def call() -> Callable[..., Told]:
                     cli.main()
                 except SystemExit as stop:
                     code = stop.code or 0
+                finally:
+                    builds.close_all()
         told = Told(code, out.getvalue(), err.getvalue())
         assert not (double := re.findall(r".{0,80}[^.]\.\.(?=\s|$)", told.out + told.err)), double
         return told

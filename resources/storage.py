@@ -33,7 +33,7 @@ class Storage:
         finished.replace(path)
 
     def open(self, path: Path) -> pa.NativeFile:
-        """Open a file for reading by one or several threads. Raises OSError, or ValueError if it is not a file."""
+        """Open a file for reading by one or several threads. Raises OSError, or ValueError for a non-file."""
         # opening a named pipe would block until it has a writer
         if (why := files.not_a_file(path.stat().st_mode)) is not None:
             raise ValueError(why)

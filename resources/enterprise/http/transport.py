@@ -116,7 +116,7 @@ class Transport:
         refusal (RateLimited or BrokenAnswer from `understand`), and once after the account's token was refused (401).
         `doing` is the purpose, worded to follow "Could not" in a message. `body` is sent as JSON. `longest` is the
         maximum response size in bytes (default: a record's maximum). `before` is called before each request. The time
-        limit includes all repetitions, but not the pauses between them.
+        limit includes all repetitions, but not the pauses between repetitions.
         """
         renew = None
         if account is not None:

@@ -55,14 +55,8 @@ def lines(places: Sequence[Place], width: int) -> Iterator[Text]:
                     style = _SHADES[min(len(_SHADES) - 1, (cell.row_count or 0) * len(_SHADES) // most)]
                 line.append(letter, style)
             yield line
-    yield from _legend({_kind(cell) for place in places for cell in place.cells}, width)
-
-
-def _legend(kinds: set[str], width: int) -> Iterator[Text]:
-    line = Text()
-    for kind, (letter, style, meaning) in _MARKS.items():
-        if kind not in kinds:
-            continue
+    kinds, line = {_kind(cell) for place in places for cell in place.cells}, Text()
+    for letter, style, meaning in (mark for kind, mark in _MARKS.items() if kind in kinds):
         entry = Text.assemble((letter, style), f" {meaning}")
         if line and len(line) + 2 + len(entry) > width:
             yield line

@@ -98,7 +98,6 @@ def collect(settings: Settings, hours: int, now: datetime | None = None) -> Stat
     try:
         with warehouse.opened(published=True) as published:
             _tell_published(report, published, warehouse.published_path, settings)
-            _tell_lake(report, published)
             _tell_drift(report, published, settings)
             _tell_coverage(report, published, settings, hours, now)
     except MirrorError as error:
@@ -189,11 +188,7 @@ def _tell_published(report: Status, warehouse: Reader, path: Path, settings: Set
             f"{counted(counts[3], 'loaded file')} {'has' if counts[3] == 1 else 'have'} not been applied to "
             "`articles`. Run `wme run` to apply all loaded files."
         )
-
-
-def _tell_lake(report: Status, published: Reader) -> None:
-    """Report missing and damaged lake files."""
-    faulty = published.faulty_lake_files(published=True)
+    faulty = warehouse.faulty_lake_files(published=True)
     report.figures["missing_lake_file_count"] = len(faulty)
     if faulty:
         report.troubles.append(
@@ -201,7 +196,7 @@ def _tell_lake(report: Status, published: Reader) -> None:
             "hours of `article_changes`, omit their rows. The next publication restores lake files from the archive. "
             "Run `wme publish` to restore these files now."
         )
-    elif count := int(dict(published.sql("SELECT name, value FROM about").rows).get("missing_lake_file_count", "0")):
+    elif count := int(about.get("missing_lake_file_count", "0")):
         report.troubles.append(
             f"{counted(count, 'lake file')} missing from the published file {'is' if count == 1 else 'are'} available "
             "again. The next publication includes the rows. Run `wme publish` to publish now."

@@ -117,7 +117,7 @@ def test_each_exit_code_has_its_row():
 
 def test_each_automation_has_its_row():
     defs = build_defs(Settings(wikidata=True))
-    table = re.findall(r"^\| (?:schedules?|sensors?) (.*?) \|", RUN, re.MULTILINE)
+    table = re.findall(r"^\| (`.*? (?:schedules?|sensors?)\b.*?) \|", RUN, re.MULTILINE)
     named = {name: "on by default" in row for row in table for name in re.findall(r"`([a-z_0-9]+)`", row)}
     assert named == {one.name: one.default_status.value == "RUNNING" for one in (*defs.schedules, *defs.sensors)}
 

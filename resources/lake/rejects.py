@@ -31,6 +31,8 @@ from resources.tables import REJECTED_LINES
 #: contain only the beginning.
 RAW_BYTES_MAX = 1 << 20
 RAW_BEGINNING_BYTES = 4096
+#: Minimum size of a row group in bytes, except for the last.
+_GROUP_BYTES = 8 << 20
 _READ_BYTES = 1 << 20
 
 
@@ -110,7 +112,8 @@ class RejectsFile(ExitStack):
         self._parquet: ParquetFile | None = None
         #: File with the long lines, if there are any.
         self.lines: Unfinished | None = None
-        self.row_count = 0
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = self.row_count = 0
 
     def add(self, rows: pa.RecordBatch, packed: bytes) -> None:
         """Add a block's rejects, as returned by `RejectTable.of_block`."""
@@ -132,19 +135,29 @@ class RejectsFile(ExitStack):
 
     def land(self, metadata: Mapping[str, str]) -> None:
         """Rename the files to their final names, starting with the long lines, to which visible rows refer."""
+        self._flush()
         if self.lines is not None:
             self.lines.land()
         if self._parquet is not None:
             self._parquet.finish(metadata)
 
     def _add(self, rows: pa.RecordBatch, offset: int) -> None:
-        """Write a row group. `offset` is the position of the rows' long lines in their file."""
+        """Add rows. `offset` is the position of the rows' long lines in their file."""
         column = rows.schema.get_field_index("raw_offset")
-        rows = rows.set_column(column, rows.schema.field(column), pc.add(rows.column(column), offset))
+        self._waiting.append(rows.set_column(column, rows.schema.field(column), pc.add(rows.column(column), offset)))
+        self._waiting_bytes += rows.nbytes
+        self.row_count += len(rows)
+        if self._waiting_bytes >= _GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Write the waiting rows as a row group. The rejects of one block can be few."""
+        if not self._waiting:
+            return
+        rows, self._waiting, self._waiting_bytes = pa.concat_batches(self._waiting), [], 0
         if self._parquet is None:
             self._parquet = self.enter_context(ParquetFile(self._target, REJECTED_LINES, self._storage))
         self._parquet.add(encode(rows, REJECTED_LINES, level=self._level))
-        self.row_count += len(rows)
 
     def _long_lines(self) -> Unfinished:
         if self.lines is None:

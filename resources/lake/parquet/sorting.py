@@ -25,8 +25,8 @@ _SHARE = 4
 GROUP_ROWS = 8192
 #: Number of slices per piece. A merge keeps one slice of each piece in memory.
 _SLICES = 128
-#: Maximum number of pieces to merge together. More pieces are first merged in groups of this size, which limits memory
-#: and open files.
+#: Number of pieces on disk that are merged into one piece of the next level. The final merge reads fewer pieces than
+#: this of each level, which limits memory and open files: two levels contain up to 4,096 pieces.
 _AT_ONCE = 64
 
 

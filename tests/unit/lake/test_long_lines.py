@@ -207,8 +207,12 @@ def test_many_callers_with_long_lines_wait_for_one_another_and_never_for_ever(la
     assert not list(lake.layout.lake.glob("**/*.unfinished"))
 
 
-def test_row_groups_of_rejects_are_not_large(lake, small_blocks):
-    made = lake.convert(*(b"%d" % n + b"b" * 1_000_000 for n in range(25)))
+def test_row_groups_of_rejects_are_neither_many_nor_large(lake, small_blocks):
+    made = lake.convert(*(b"bad" if n % 3 else b"b" * 1000 for n in range(1000)))
+    groups = pq.ParquetFile(made.rejects_path).metadata
+    assert (made.reject_count, groups.num_row_groups) == (1000, 1)
+    monster = lake.elsewhere("monster")
+    made = monster.convert(*(b"%d" % n + b"b" * 1_000_000 for n in range(25)))
     groups = pq.ParquetFile(made.rejects_path).metadata
     sizes = [groups.row_group(number).total_byte_size for number in range(groups.num_row_groups)]
     assert max(sizes) < 20 << 20

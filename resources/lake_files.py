@@ -40,7 +40,7 @@ class ConvertedFile:
             `delete_count` and `visibility_change_count` count the other change types.
         remarks: Sentences about archive members that contain no records.
         drift: Undeclared fields that were stored in `extra`.
-        seconds: Duration of the conversion, or 0 if the file existed.
+        seconds: Duration of the conversion, or 0 if the file already existed.
         converted: True if this conversion wrote the file, or False if the file existed.
     """
 

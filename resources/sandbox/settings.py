@@ -26,7 +26,7 @@ PAID_GROUPS = ("group_2", "group_3")
 TOP_GROUP = EVERY_GROUP[-1]
 QuotaKind = Literal["ondemand", "snapshot", "chunk", "batch"]
 
-#: Number of bytes read at each end of a corpus file for the digest. Names, sizes and ends identify a corpus without
+#: Number of bytes read at each end of a corpus file. With names and sizes, they identify a corpus without
 #: reading gigabytes at every start.
 _PROBE_BYTES = 65_536
 #: Maximum number of pages. The numbers of further pages would collide with the numbers of newly created pages.
@@ -126,7 +126,7 @@ class Settings(BaseModel):
         description="comma-separated database names of projects with articles; reference lists contain more projects",
     )
     namespaces: Annotated[tuple[int, ...], BeforeValidator(_split)] = Field(
-        default=(0, 10, 14), min_length=1, description="comma-separated numbers of namespaces with articles"
+        default=(0, 10, 14), min_length=1, description="comma-separated numbers of the namespaces that contain articles"
     )
     articles: int | None = Field(
         default=None,
@@ -206,7 +206,7 @@ class Settings(BaseModel):
 
     @cached_property
     def corpus_digest(self) -> str | None:
-        """Return 16 hex digits that identify the corpus files' names, sizes and ends, or None without a corpus."""
+        """Return 16 hex digits of the names, sizes and contents of the corpus files, or None without a corpus."""
         if self.corpus is None:
             return None
         digest = hashlib.sha256()

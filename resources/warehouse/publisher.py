@@ -55,7 +55,7 @@ class Publication:
 
 
 def next_text(last: Publication | None, every: timedelta | None) -> str:
-    """Describe when the next publication is due (`every` is 0 for every run, or None for requests only)."""
+    """Describe when the next publication is due. `every` is 0 if every run publishes, or None if no run does."""
     if every is None:
         return "only on request, with `wme publish` (WME_PUBLISH=off)"
     if not every or last is None:

@@ -45,7 +45,7 @@ def _operation(
 
 
 class Warehouse(Publisher):
-    """DuckDB files of a data folder: `warehouse/build.duckdb` for the pipeline and `warehouse.duckdb` for analysts.
+    """The DuckDB files in a data folder: `warehouse/build.duckdb` for the pipeline and `warehouse.duckdb` for analysts.
 
     Each method that writes holds the `state/warehouse.lock` lock, opens the build file, and uses one transaction.
     `storage_version` is the version of DuckDB's file format, for example v2.0.0. The storage version of a file can be

@@ -161,7 +161,7 @@ class AuthService:
         Raises AuthenticationError if the session has expired or the password breaks the rules. The service does not
         distinguish these causes.
         """
-        doing = f"set the new password of {username}"
+        doing = f"set the new password for {username}"
         found = self._post(
             endpoints.NEW_PASSWORD_REQUIRED,
             doing,

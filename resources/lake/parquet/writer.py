@@ -35,7 +35,7 @@ UNFINISHED = ".unfinished"
 
 
 class Unfinished:
-    """A file that has a temporary name until `land` is called. Exiting the context without `land` removes the file.
+    """A file that has a temporary name until `land` is called. If the context ends before that, the file is removed.
 
     A lock distinguishes the file from files left by killed writers (see `sweep`). `size` is the number of bytes
     written. Operating system errors are raised as LakeError (DiskFull if the disk is full).

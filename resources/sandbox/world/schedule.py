@@ -96,7 +96,7 @@ class Timetable:
         titles: Names,
         articles: int | None = None,
     ) -> None:
-        """Plan page changes for `rate` changes per hour and about `articles` pages in namespace 0."""
+        """Plan page changes at `rate` per hour, with about `articles` pages in namespace 0."""
         self.project = project
         self._titles = titles
         self._served = frozenset(namespaces)

@@ -85,7 +85,7 @@ def check_counts(file: ConvertedFile, table: Table) -> None:
     rejects = 0 if file.rejects_path is None else checked_row_count(file.rejects_path, REJECTED_LINES, besides=_SHARED)
     if rejects != file.reject_count:
         raise LakeFileError(
-            f"The rejects file of {file.path} contains {rejects} lines, but {file.reject_count} were expected. "
+            f"The rejects file for {file.path} contains {rejects} lines, but {file.reject_count} were expected. "
             "Nothing was loaded. Remove the rejects and convert the archive again."
         )
 

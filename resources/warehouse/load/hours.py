@@ -146,7 +146,7 @@ def _replace_rows(
 ) -> int:
     """Replace rows, rejects, ledger entries and coverage of an hour's files. Return the number of inserted rows.
 
-    Each statement processes all files of the hour (about 150), because a statement costs more than a small file.
+    Each statement processes all of the hour's files (about 150), because one statement per small file would be slow.
     """
     (connection, lake_root, now), folder = build, f"{dataset.name}/{hour_folder(hour)}"
     announced = []
@@ -169,8 +169,8 @@ def _replace_rows(
         if misplaced := connection.execute(_MISPLACED, {"paths": paths}).fetchall():
             name, count = misplaced[0]
             raise LakeFileError(
-                f"The lake file {name} contains {count} rows whose hour, project or namespace differs from its "
-                "archive. Nothing was loaded. Remove the file and convert its archive again."
+                f"The lake file {name} contains {count} rows whose hour, project or namespace differs from the "
+                "archive's. Nothing was loaded. Remove the file and convert its archive again."
             )
         hide_repeated(connection, dataset, paths)
         inserted = insert_once(connection, dataset, paths)
@@ -236,7 +236,7 @@ INSERT INTO hours BY NAME SELECT * EXCLUDE (is_new) FROM noted
 
 
 def record_statuses(build: Build, statuses: Sequence[HourStatus], dataset: Dataset) -> int:
-    """Record states of hours that are not loaded, in one transaction. Return the number of changed rows."""
+    """Record the states of hours that are not loaded, in one transaction. Return the number of changed rows."""
     connection, _, now = build
     with transaction(connection):
         if changed := _record(connection, dataset, statuses, now):

@@ -172,7 +172,7 @@ class LakePart:
         return self.select(self.dataset.bodies, **own) + filtered
 
     def states(self) -> str:
-        """Return a query for a snapshot's pages as states, which compete for titles and pages.
+        """Return a query that represents a snapshot's pages as states. These states compete for titles and pages.
 
         A page in a snapshot is treated as existing unless its last event was a delete.
         """

@@ -60,7 +60,7 @@ _Finding = TypeVar("_Finding")
 
 @dataclass(frozen=True)
 class Findings(Generic[_Finding]):
-    """The first findings, the number of all findings, and the number of rows examined."""
+    """The first findings, the total number of findings, and the number of rows examined."""
 
     named: tuple[_Finding, ...]
     count: int

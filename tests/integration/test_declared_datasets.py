@@ -33,6 +33,8 @@ from resources.tables.declaration import (
     Column,
     Table,
 )
+from resources.warehouse import warehouse
+from tests import builds
 from tests.declared import also
 from tests.unit.enterprise.loopback import Loopback, Reply, json_reply
 from tests.unit.lake.conftest import tar_bytes
@@ -127,7 +129,10 @@ def service(tmp_path, monkeypatch):
 
 
 def call(*words, **environ):
-    told = CliRunner().invoke(wme, words, env=environ)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(warehouse, "Connector", builds.Keeping)
+        told = CliRunner().invoke(wme, words, env=environ)
+        builds.close_all()
     assert told.exit_code == 0, (told.output, told.exception)
     return told.output
 

@@ -72,6 +72,7 @@ scripts_once.keep()
 gc.disable()
 
 
+@pytest.hookimpl(trylast=True)  # once those that are not to run are taken out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let each worker begin with files that mostly wait, and end with short tests, which idle workers take over.
 
@@ -89,8 +90,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # those of the warehouse take longest
     short = iter(sorted(units, key=lambda item: unit / "warehouse" not in item.path.parents))
     shares: list[list[pytest.Item]] = [[] for _ in range(worker_count)]
-    for number, of_file in enumerate(waiting.values()):
-        shares[number % worker_count].extend(of_file)
+    loads = [0] * worker_count
+    for of_file in waiting.values():
+        # half of the workers have a process that forks others, with everything imported; its files are the longest
+        forks = any("runner" in item.fixturenames for item in of_file)  # type: ignore[attr-defined]
+        number = min(range(-(-worker_count // 2) if forks else worker_count), key=loads.__getitem__)
+        loads[number] += 2 if forks else 1
+        shares[number].extend(of_file)
     for share in shares:
         share.extend(itertools.islice(short, max(0, len(items) // worker_count - len(share))))
     items[:] = itertools.chain(*shares, short)

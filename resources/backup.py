@@ -35,8 +35,8 @@ _MOST_FILES: Final = 50_000_000
 _SUMS_BYTES, _LINE_BYTES, _FACTS_BYTES = 8 << 30, 4_100, 1 << 16
 _LINE: Final = re.compile(r"([0-9a-f]{32})  ([^\n]+)\n")
 _BLOCK_BYTES: Final = 1 << 20
-#: Suffixes of unfinished files and lock files.
-_UNFINISHED_ENDS: Final = (".tmp", ".part", ".part.json", ".unfinished", ".wal", ".lock")
+#: Names of hidden files, unfinished files and lock files.
+_UNFINISHED: Final = re.compile(r"\..*|.*\.(tmp|part|part\.json|part\.[0-9]+|unfinished|wal|lock)", re.DOTALL)
 #: Errors from file systems that do not support hard links or have reached their limit of links per file.
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV, errno.EACCES})
 
@@ -224,7 +224,7 @@ def walk(folder: Path, name: str) -> Iterator[Source]:
 
 def is_finished(part: str) -> bool:
     """Return whether a backup includes this file or folder. Hidden files, unfinished files and locks are excluded."""
-    return not part.startswith(".") and not part.endswith(_UNFINISHED_ENDS)
+    return not _UNFINISHED.fullmatch(part)
 
 
 def copy(source: Source, target: Path, advance: Callable[[float], None]) -> str:

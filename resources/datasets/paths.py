@@ -19,9 +19,9 @@ ARCHIVE, SET, PARQUET = "tar.gz", "set.json", "parquet"
 #: Suffixes of two files with the same rows in the same order, one with the bodies and one with the other columns.
 ROWS, BODIES = f"rows.{PARQUET}", f"bodies.{PARQUET}"
 #: Kinds of files in a snapshot's folder: sets, complete and partial archives, and notes about archives.
-_OF_SNAPSHOT = {SET, *(f"{ARCHIVE}{part}{note}" for part in ("", ".part") for note in ("", ".json"))}
+_OF_SNAPSHOT = re.compile(rf"{re.escape(SET)}|{re.escape(ARCHIVE)}(\.part(\.[0-9]+)?)?(\.json)?")
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-_NAME = re.compile(rf"({_SAFE.pattern})\.([A-Za-z0-9][A-Za-z0-9_-]{{{DIGITS - 1}}})\.([a-z][a-z.]*)")
+_NAME = re.compile(rf"({_SAFE.pattern})\.([A-Za-z0-9][A-Za-z0-9_-]{{{DIGITS - 1}}})\.([a-z][a-z.]*[0-9]*)")
 
 
 class Name(NamedTuple):
@@ -56,7 +56,7 @@ def with_rows(path: str) -> str:
 def is_of_snapshot(name: str, identifier: str) -> bool:
     """Return True if a file (a set, a complete or partial archive, or a note) belongs to this snapshot."""
     found = parse(name)
-    if found is None or found.kind not in _OF_SNAPSHOT:
+    if found is None or not _OF_SNAPSHOT.fullmatch(found.kind):
         return False
     return re.fullmatch(rf"{re.escape(identifier)}(_chunk_\d+)?", found.identifier) is not None
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 PROJECTS = ("enwiki", "frwiki")
 #: Names that unfinished work may have, anywhere in a data folder.
-UNFINISHED = ("*.part", "*.part.json", "*.tmp", ".*.tmp", "*.unfinished", "*.wal")
+UNFINISHED = ("*.part", "*.part.*", "*.tmp", ".*.tmp", "*.unfinished", "*.wal")
 #: `wme`, as a program.
 WME = "from pipelines.__main__ import main; main()"
 #: Longer than any run takes on a busy machine.

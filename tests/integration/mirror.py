@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 PROJECTS = ("enwiki", "frwiki")
 #: Names that unfinished work may have, anywhere in a data folder.
-UNFINISHED = ("*.part", "*.part.json", "*.tmp", ".*.tmp", "*.unfinished", "*.wal")
+UNFINISHED = ("*.part", "*.part.*", "*.tmp", ".*.tmp", "*.unfinished", "*.wal")
 
 _numbers = itertools.count(1)
 

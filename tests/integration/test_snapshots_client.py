@@ -128,12 +128,13 @@ def test_in_chunks_it_costs_one_unit_for_each_and_nothing_again(client, sandbox,
     assert superseded(again) == ()
 
 
-def test_as_one_file_it_costs_one_unit(make_client, folder):
-    client = make_client()
+def test_as_one_file_it_costs_one_unit(make_client, sandbox, folder):
+    client = make_client(limits=Limits(ranged_bytes=100_000, range_bytes=25_000))
     plan = client.snapshots.plan(NAME, folder, WHOLE)
     (done,) = client.snapshots.download(plan)
     assert used(client) == (1, 0)
     assert is_intact(done.path)
+    assert sum(s.status == 206 for s in sandbox.requests) == 4
     assert client.snapshots.plan(NAME, folder).form == "whole"  # all of it is there
 
 

@@ -8,12 +8,13 @@ Source: the service's documentation on snapshot, chunk and batch records (`versi
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import logging
 import shutil
-from collections.abc import Callable, Generator
-from dataclasses import dataclass, replace
+import threading
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import NoReturn
@@ -22,8 +23,16 @@ from resources import files
 from resources.datasets.paths import short
 from resources.enterprise import errors
 from resources.enterprise.download.archived import Sidecar, is_landed
-from resources.enterprise.download.object_reader import ChangedError, ObjectReader, OversizeError, Progress, Source
-from resources.enterprise.download.partial import Part
+from resources.enterprise.download.object_reader import (
+    ChangedError,
+    ObjectReader,
+    OversizeError,
+    Progress,
+    RangeIgnoredError,
+    Source,
+    StoredObject,
+)
+from resources.enterprise.download.partial import Part, Range, Segment, others
 from resources.enterprise.http.transport import Transport
 from resources.enterprise.models import ArchiveRecord
 
@@ -71,13 +80,16 @@ class _Task:
     wrong: int = 0
     largest: int | None = None
     reported: int | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def report(self, there: int) -> None:
-        """Report new bytes. The bytes from an earlier download, which are passed to the first call, are not new."""
-        before = there if self.reported is None else self.reported
-        self.reported = max(there, before)
-        if self.progress is not None:
-            self.progress(self.reported - before)
+    def report(self, part: Part) -> None:
+        """Report new bytes. The bytes from an earlier download, which exist at the first call, are not new."""
+        with self.lock:
+            there = part.total
+            before = there if self.reported is None else self.reported
+            self.reported = max(there, before)
+            if self.progress is not None:
+                self.progress(self.reported - before)
 
 
 class Downloader:
@@ -124,9 +136,10 @@ class Downloader:
         """
         digest = files.new_md5()
         try:
-            for piece in ObjectReader(source, self._transport).pieces():
-                digest.update(piece)
-                yield piece
+            for piece in ObjectReader(StoredObject(source, self._transport)).pieces():
+                if piece:
+                    digest.update(piece)
+                    yield piece
             problem = None if digest.hexdigest() == source.record.version else "the MD5 is different"
         except OversizeError as error:
             problem = f"the archive has more than {error.largest:,} bytes"
@@ -148,8 +161,6 @@ class Downloader:
             if (present := self._present(task)) is not None:  # another process completed the file
                 part.remove()
                 return present
-            if task.resumed is None:
-                task.resumed = part.length
             digest = self._fill(task, part)
             if digest == source.record.version:
                 return self._land(task, part)
@@ -177,17 +188,20 @@ class Downloader:
 
     def _fill(self, task: _Task, part: Part) -> str | None:
         """Fetch the missing bytes; return the MD5 of the complete file, or None if the object changed."""
-        reader = ObjectReader(task.source, self._transport, part)
-        looked: int | None = None
+        ranges = self._missing(task.source.record, part)
+        if task.resumed is None:
+            task.resumed = part.total
+        stored = StoredObject(task.source, self._transport, part)
         try:
-            with contextlib.closing(reader.pieces()) as pieces:
-                for piece in pieces:
-                    if looked is None or part.length - looked >= _LOOK_BYTES:
-                        looked = part.length
-                        self._check_room(part, (reader.size or 0) - part.length)
-                        task.report(part.length)
-                    part.append(piece)
-                    task.report(part.length)
+            try:
+                self._fetch(task, stored, part, ranges)
+            except RangeIgnoredError:
+                part.clear()
+                stored.is_stopped.clear()
+                self._fetch(task, stored, part, [(part, None)])
+            if part.others:
+                self._check_room(part, max(other.length for other in part.others))
+                part.join()
         except ChangedError as error:
             task.largest = error.largest if isinstance(error, OversizeError) else None
             return None
@@ -195,9 +209,59 @@ class Downloader:
             part.remove()  # this download can never be completed
             raise
         finally:
-            task.requests += reader.request_count
-            task.units += reader.request_count
+            task.requests += stored.request_count
+            task.units += stored.request_count
         return files.md5_of(part.path)
+
+    def _missing(self, record: ArchiveRecord, part: Part) -> list[Range]:
+        """Return the ranges to fetch: several for a large file, if the disk has room for joining them."""
+        limits, size = self._limits, record.stated_bytes or 0
+        if size < limits.ranged_bytes:
+            return [(part, None)]
+        part.others = others(part.path)
+        part.join()  # an earlier call may have been interrupted
+        free = shutil.disk_usage(part.path.parent).free - limits.keep_free_bytes
+        has_room = size - part.total + size // limits.range_count < free
+        return part.divide(size, limits.range_count if has_room else 1, limits.range_bytes)
+
+    def _fetch(self, task: _Task, stored: StoredObject, part: Part, ranges: list[Range]) -> None:
+        """Fetch ranges in parallel, as soon as the response for the first range has shown the object's size."""
+
+        def write(segment: Segment, pieces: Iterable[bytes]) -> None:
+            looked = segment.length
+            for piece in pieces:
+                if segment.length - looked >= _LOOK_BYTES:
+                    looked = segment.length
+                    self._check_room(part, (stored.size or 0) - part.total)
+                segment.append(piece)
+                task.report(part)
+
+        segments = [segment for segment, _ in ranges]
+        readers = [ObjectReader(stored, *one) for one in ranges]
+        pieces = [reader.pieces() for reader in readers]
+        try:
+            next(pieces[0])  # opens the object
+            size = stored.size or 0
+            self._check_room(part, size - part.total)
+            task.report(part)
+            if readers[0].stop is None:
+                write(segments[0], pieces[0])
+                return
+            with ThreadPoolExecutor(len(ranges)) as pool:
+                try:
+                    jobs = [job for job in zip(segments, pieces, strict=True) if job[0].end < size]
+                    for future in as_completed([pool.submit(write, *job) for job in jobs]):
+                        future.result()
+                except BaseException:
+                    stored.is_stopped.set()
+                    for reader in readers:
+                        reader.deadline.cancel()
+                    raise
+        finally:
+            for blocks in pieces:
+                blocks.close()
+            for other in part.others:
+                other.close()
 
     def _check_room(self, part: Part, missing: int) -> None:
         """Raise an error if the disk has too little space for this many bytes and the reserve."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
+import threading
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ import requests
 import urllib3
 
 from resources.enterprise import errors
-from resources.enterprise.download.partial import Part
+from resources.enterprise.download.partial import Part, Segment
 from resources.enterprise.http.answers import BrokenAnswer, etag_in, number_in
 from resources.enterprise.http.bounds import Deadline, TooSlowError
 from resources.enterprise.http.transport import Transport
@@ -66,180 +67,219 @@ class OversizeError(ChangedError):
         self.largest = largest
 
 
-class ObjectReader:
-    """Reads one object in order, and reopens it after every broken response body.
+class RangeIgnoredError(Exception):
+    """The store sent the complete object instead of one of several ranges."""
 
-    With a `part`, reading begins after the part's last byte, and the caller appends the bytes to the part. The signed
-    URL is requested when needed, and replaced when the store refuses it. `size` is the object's size, once known.
+
+class StoredObject:
+    """An object in the store, shared by the readers of its ranges. Thread-safe.
+
+    The signed URL is requested when needed, and replaced when the store refuses it. `size` is the object's size, once
+    known. Without a partial file (`part`), the download cannot be resumed by another call.
     """
 
     def __init__(self, source: Source, transport: Transport, part: Part | None = None) -> None:
-        self._source = source
-        self._record = source.record
-        self._transport = transport
-        self._limits = transport.limits
-        self._largest = transport.limits.largest(source.record.stated_bytes)
-        self._part = part
-        self._position = 0 if part is None else part.length
-        self._etag: str | None = None
-        self._address: str | None = None
-        self._asked = self._refusals = 0
-        self._doing = f"fetch {source.record.identifier}"
-        self._kept, self._advice = (
+        self.name = source.record.identifier
+        self.doing = f"fetch {self.name}"
+        self.kept, self.advice = (
             ("This download cannot be resumed.", "Discard the output, and try again.")
             if part is None
             else ("Downloaded bytes are kept.", "Retry to resume the download.")
         )
+        self.part = part
+        self.transport = transport
+        self.largest = transport.limits.largest(source.record.stated_bytes)
         self.size: int | None = None
+        self.etag: str | None = None
         self.request_count = 0
+        self.is_stopped = threading.Event()
+        self._resolve = source.resolve
+        self._address: str | None = None
+        self._asked = self._refusals = self._status = 0
+        self._lock = threading.Lock()
 
-    def pieces(self) -> Generator[bytes, None, None]:
-        """Yield the remaining bytes in blocks of at most 256 KiB.
-
-        Raises ChangedError if the object changed, OversizeError if it is too large, and EnterpriseError after too many
-        consecutive failures.
-        """
-        failures = furthest = 0
-        retry = self._transport.retry
+    def open(self, headers: dict[str, str], deadline: Deadline) -> requests.Response:
+        """Open the object, with a new signed URL if necessary."""
         while True:
-            try:
-                yield from self._body()
-            except BrokenAnswer as error:
-                failures = 1 if self._position - furthest >= WORTH else failures + 1
-                furthest = max(furthest, self._position)
-                if failures > retry.retries:
-                    self._give_up(error)
-                _log.info("The download of %s was interrupted at byte %d.", self._record.identifier, self._position)
-            else:
-                return
-            time.sleep(retry.wait(failures))
-
-    def _body(self) -> Generator[bytes, None, None]:
-        deadline = Deadline(self._limits.slow_seconds)
-        response = self._answered(deadline)
-        with contextlib.closing(response):
-            self._check(response)
-            self._refusals = 0
-            timely = self._position
-            while piece := self._piece(response):
-                self._fits(self._position + len(piece))
-                self._position += len(piece)
-                began = time.monotonic()
-                yield piece
-                deadline.extend(time.monotonic() - began)  # the time spent in the caller is not counted
-                if self._position - timely >= self._limits.slow_bytes:
-                    deadline.restart()
-                    timely = self._position
-
-    def _answered(self, deadline: Deadline) -> requests.Response:
-        headers = {}
-        if self._position:
-            headers["Range"] = f"bytes={self._position}-"
-            if self._etag is not None and not self._etag.startswith("W/"):
-                headers["If-Range"] = self._etag
-        while True:
-            if self._address is None:
-                self._address = self._signed_url()
-            response = self._transport.open(self._address, headers, doing=self._doing, deadline=deadline)
+            address = self._signed_url()
+            response = self.transport.open(address, headers, doing=self.doing, deadline=deadline)
             status = response.status_code
             if status in {200, 206, 416}:
                 return response
             response.close()
             if status == 404:
                 raise errors.NotFound(
-                    f"The archive of {self._record.identifier} is not in the object store (404). No file was written. "
-                    "The service may have removed or replaced the archive: read its record again.",
+                    f"The archive of {self.name} is not in the object store (404). No file was written. The service "
+                    "may have removed or replaced the archive: read its record again.",
                     status=404,
                 )
             if status not in {400, 401, 403}:
                 raise BrokenAnswer(
-                    f"Could not {self._doing}: the object store responded with status {status}. {self._kept} "
-                    f"{self._advice}",
+                    f"Could not {self.doing}: the object store responded with status {status}. {self.kept} "
+                    f"{self.advice}",
                     status=status,
                 )
-            self._address = None
-            self._refusals += 1
-            if self._refusals > 1:
-                raise errors.ServiceUnavailable(
-                    f"The object store rejected two new signed URLs for {self._record.identifier} ({status}). "
-                    f"{self._kept} The archive may have been removed, or a proxy may have modified the request. Try "
-                    "again later.",
-                    status=status,
-                )
+            with self._lock:
+                if address == self._address:  # no other range has replaced the URL
+                    self._address, self._refusals, self._status = None, self._refusals + 1, status
+
+    def accept(self, size: int | None, etag: str | None) -> None:
+        """Compare the object's size and ETag with earlier responses. Raises ChangedError."""
+        with self._lock:
+            if (self.size is not None and size != self.size) or (self.etag and etag and etag != self.etag):
+                raise ChangedError
+            self.check_size(size or 0)
+            self.size, self.etag, self._refusals = size, etag or self.etag, 0
+
+    def check_size(self, size: int) -> None:
+        """Check that the record allows an object of this size."""
+        if size > self.largest:
+            raise OversizeError(self.largest)
 
     def _signed_url(self) -> str:
-        if self._asked >= self._limits.signed_urls:
-            raise errors.ServiceUnavailable(
-                f"{self._record.identifier} required more than {self._limits.signed_urls} signed URLs, and each might "
-                f"use quota. {self._kept} The connection is unstable: try again later."
-            )
-        self._asked += 1
-        address, count = self._source.resolve()
-        self.request_count += count
-        return address
+        with self._lock:
+            if self._address is None:
+                if self._refusals > 1:
+                    raise errors.ServiceUnavailable(
+                        f"The object store rejected two new signed URLs for {self.name} ({self._status}). {self.kept} "
+                        "The archive may have been removed, or a proxy may have modified the request. Try again later.",
+                        status=self._status,
+                    )
+                limit = self.transport.limits.signed_urls
+                if self._asked >= limit:
+                    raise errors.ServiceUnavailable(
+                        f"{self.name} required more than {limit} signed URLs, and each might use quota. {self.kept} "
+                        "The connection is unstable: try again later."
+                    )
+                self._asked += 1
+                self._address, count = self._resolve()
+                self.request_count += count
+            return self._address
+
+
+class ObjectReader:
+    """Reads an object or one of its ranges in order, and reopens the object after every broken response body.
+
+    With a `segment`, reading begins after the segment's last byte, and the caller appends the bytes to the segment. The
+    range ends before byte `stop` or, if `stop` is None, at the object's end.
+    """
+
+    def __init__(self, stored: StoredObject, segment: Segment | None = None, stop: int | None = None) -> None:
+        self.position = 0 if segment is None else segment.end
+        self.stop = stop
+        self._stored = stored
+        self._segment = segment
+        self._limits = stored.transport.limits
+        self.deadline = Deadline(self._limits.slow_seconds)
+
+    def pieces(self) -> Generator[bytes, None, None]:
+        """Yield the remaining bytes in blocks of at most 256 KiB, and an empty block whenever the object was opened.
+
+        Raises ChangedError if the object changed, OversizeError if it is too large, RangeIgnoredError, and
+        EnterpriseError after too many consecutive failures.
+        """
+        failures = furthest = 0
+        retry = self._stored.transport.retry
+        while True:
+            try:
+                yield from self._body()
+            except BrokenAnswer as error:
+                if self._stored.is_stopped.is_set():
+                    raise
+                failures = 1 if self.position - furthest >= WORTH else failures + 1
+                furthest = max(furthest, self.position)
+                if failures > retry.retries:
+                    self._give_up(error)
+                _log.info("The download of %s was interrupted at byte %d.", self._stored.name, self.position)
+            else:
+                return
+            self._stored.is_stopped.wait(retry.wait(failures))
+
+    def _body(self) -> Generator[bytes, None, None]:
+        headers = {}
+        if self.position or self.stop is not None:
+            headers["Range"] = f"bytes={self.position}-{'' if self.stop is None else self.stop - 1}"
+            if self._stored.etag is not None and not self._stored.etag.startswith("W/"):
+                headers["If-Range"] = self._stored.etag
+        self.deadline = deadline = Deadline(self._limits.slow_seconds)
+        if self._stored.is_stopped.is_set():
+            deadline.cancel()
+        with contextlib.closing(self._stored.open(headers, deadline)) as response:
+            self._check(response)
+            yield b""
+            timely = self.position
+            while piece := self._piece(response):
+                self._stored.check_size(self.position + len(piece))
+                self.position += len(piece)
+                began = time.monotonic()
+                yield piece
+                deadline.extend(time.monotonic() - began)  # the time spent in the caller is not counted
+                if self.position - timely >= self._limits.slow_bytes:
+                    deadline.restart()
+                    timely = self.position
 
     def _check(self, response: requests.Response) -> None:
         """Check that the response continues the object whose first bytes were received."""
-        etag = etag_in(response.headers)
-        if self._etag is not None and etag is not None and etag != self._etag:
-            raise ChangedError
+        is_first, etag = self._stored.size is None, etag_in(response.headers)
         if response.status_code == 416:  # all bytes were received before, or the object is shorter now
-            size: int | None = self._position
+            self._stored.accept(self.position, etag)
         elif response.status_code == 206:
             start, size = content_range(response)
-            if start != self._position:
+            self._stored.accept(size, etag)
+            if start != self.position:
                 raise ChangedError
         else:
-            size = number_in(response.headers, "Content-Length")
-            if self._position:
-                self._start_over()
-        if self.size is not None and size != self.size:
-            raise ChangedError
-        self._fits(size or 0)
-        self.size, self._etag = size, etag
+            self._stored.accept(number_in(response.headers, "Content-Length"), etag)
+            if is_first:
+                self.stop = None  # no other range was requested
+            self._start_over()
 
     def _start_over(self) -> None:
         """Accept the complete object from a store that ignores the requested range."""
-        if self._part is None:
+        stored = self._stored
+        if stored.part is not None:
+            if self._segment is not stored.part or self.stop is not None:
+                raise RangeIgnoredError
+            stored.part.clear()
+        elif self.position:
             raise errors.ServiceUnavailable(
-                f"Could not {self._doing}: the connection was lost after {self._position:,} bytes, and the object "
-                f"store does not support resuming. {self._kept} {self._advice}"
+                f"Could not {stored.doing}: the connection was lost after {self.position:,} bytes, and the object "
+                f"store does not support resuming. {stored.kept} {stored.advice}"
             )
-        self._part.clear()
-        self._position = 0
+        self.position = 0
 
     def _piece(self, response: requests.Response) -> bytes:
-        """Return at least one received byte, or nothing at the end of the body."""
-        if response.status_code == 416:
+        """Return at least one received byte, or nothing at the end of the range."""
+        size, stop, stored = self._stored.size, self.stop, self._stored
+        end = size if stop is None or size is None else min(stop, size)
+        if response.status_code == 416 or self.position == end:
             return b""
+        wanted = _READ_BYTES if end is None else min(_READ_BYTES, end - self.position)
         try:
-            data: bytes = response.raw.read1(_READ_BYTES, decode_content=False)
+            data: bytes = response.raw.read1(wanted, decode_content=False)
         except (urllib3.exceptions.HTTPError, ValueError) as error:
             slow = f"fewer than {self._limits.slow_bytes:,} bytes arrived in {self._limits.slow_seconds:,.0f} s"
             reason = slow if stems_from(error, TooSlowError) else type(error).__name__
         else:
-            if data or self.size is None or self._position >= self.size:
+            if data or end is None:
                 return data
             reason = "it ended early"
         raise BrokenAnswer(
-            f"Could not {self._doing}: the response ended at byte {self._position} ({reason}). {self._kept} "
-            f"{self._advice}"
+            f"Could not {stored.doing}: the response ended at byte {self.position} ({reason}). {stored.kept} "
+            f"{stored.advice}"
         )
-
-    def _fits(self, size: int) -> None:
-        """Check that the record allows an object of this size."""
-        if size > self._largest:
-            raise OversizeError(self._largest)
 
     def _give_up(self, last: BrokenAnswer) -> NoReturn:
+        stored = self._stored
         left = (
-            f"{self._position} bytes arrived. {self._kept}"
-            if self._part is None
-            else f"{self._position} downloaded bytes are kept."
+            f"{self.position} bytes arrived. {stored.kept}"
+            if stored.part is None
+            else f"{stored.part.total} downloaded bytes are kept."
         )
         raise last.final(
-            f"Could not {self._doing}: the connection to the object store failed {self._transport.retry.retries + 1} "
-            f"times in a row. {left} {self._advice} Last error: {last.message.split('. ')[0]}."
+            f"Could not {stored.doing}: the connection to the object store failed "
+            f"{stored.transport.retry.retries + 1} times in a row. {left} {stored.advice} Last error: "
+            f"{last.message.split('. ')[0]}."
         ) from None
 
 

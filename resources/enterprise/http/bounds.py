@@ -38,6 +38,9 @@ class Limits:
         unstated_bytes: Maximum size of an archive whose record does not state a size.
         keep_free_bytes: Bytes of disk space that a download leaves free.
         signed_urls: Maximum number of signed URLs per download. Each URL may cost a unit of quota.
+        range_count: Number of ranges of a large file that are fetched in parallel.
+        ranged_bytes: Minimum size of a file that is divided into ranges, according to its record.
+        range_bytes: Minimum size of a range.
         wait_seconds: Maximum seconds to wait for another process that is downloading the same file.
     """
 
@@ -53,6 +56,9 @@ class Limits:
     unstated_bytes: int = 1 << 30
     keep_free_bytes: int = 0
     signed_urls: int = 8
+    range_count: int = 4
+    ranged_bytes: int = 64 << 20
+    range_bytes: int = 16 << 20
     wait_seconds: float = 3_600.0
 
     def largest(self, size: int | None) -> int:

@@ -262,11 +262,15 @@ def write_set(plan: SnapshotPlan) -> None:
 
 def superseded(plan: SnapshotPlan) -> tuple[Path, ...]:
     """Return the snapshot's files in another version or form. These files can be removed once the set is confirmed."""
-    endings = ("", ".json", ".part")
-    kept = {file.target.name + ending for file in plan.files for ending in endings}
+    kept = {file.target.name + ending for file in plan.files for ending in ("", ".json", ".part")}
     kept.add(plan.manifest.name)
     if not plan.folder.is_dir():
         return ()
     return tuple(
-        sorted(p for p in plan.folder.iterdir() if is_of_snapshot(p.name, plan.identifier) and p.name not in kept)
+        sorted(
+            path
+            for path in plan.folder.iterdir()
+            # the suffix of a range's partial file is a number
+            if is_of_snapshot(path.name, plan.identifier) and not kept & {path.name, path.name.rstrip("0123456789.")}
+        )
     )

@@ -27,7 +27,7 @@ from resources.enterprise.data_api import DataApi
 from resources.enterprise.download.archived import is_landed
 from resources.enterprise.download.downloader import Download, Downloader, ReplacedError, version_change
 from resources.enterprise.download.object_reader import Progress
-from resources.enterprise.download.partial import Part
+from resources.enterprise.download.partial import Part, others
 from resources.enterprise.http.workarounds import guarded
 from resources.enterprise.listing import Listing, list_of
 from resources.enterprise.models import Chunk, Snapshot
@@ -277,7 +277,7 @@ def look(folder: Path, records: Iterable[Snapshot | Chunk]) -> Disk:
         if is_landed(folder / name, record.version):
             landed[name] = (folder / name).stat().st_size
         elif (part := Part.path_of(folder / name)).is_file():
-            left[name] = part.stat().st_size
+            left[name] = part.stat().st_size + sum(other.length for other in others(part))
     existing = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
     return Disk(shutil.disk_usage(existing).free, landed, left)
 

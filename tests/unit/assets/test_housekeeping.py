@@ -223,6 +223,10 @@ def test_replaced_version_of_a_snapshot_goes_with_its_archives(house):
         if number < 3:
             warehouse.load_snapshot(snapshot, keep_replaced=1)
     abandoned = house.archive(folder / "enwiki_namespace_0.bbbbbbbb.tar.gz.part")
+    later_range = folder / "enwiki_namespace_0.bbbbbbbb.tar.gz.part.1024"
+    later_range.write_bytes(b"old")
+    house.aged(later_range)
+    abandoned.add(house.name(later_range))
     under_way = house.archive(folder / "enwiki_namespace_0.cccccccc.tar.gz.part", moment=LATER)
     warehouse.apply_changes()
     warehouse.publish()

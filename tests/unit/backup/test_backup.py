@@ -58,7 +58,7 @@ def while_copying(monkeypatch):
 
 
 def test_the_newest_come_first_and_what_is_unfinished_not_at_all(data):
-    for name in ("x.part", "x.tar.gz.part.json", ".x.tmp", "x.lock", "build.duckdb.wal"):
+    for name in ("x.part", "x.tar.gz.part.json", "x.tar.gz.part.1024", ".x.tmp", "x.lock", "build.duckdb.wal"):
         (data / "lake" / name).write_bytes(b"half")
     names = [source.name for source in walk(data / "lake", "lake")]
     assert names == sorted([*FILES, "lake/t-2/b.parquet"], key=lambda name: name.split("/"), reverse=True)

@@ -52,6 +52,9 @@ LIMITS = Limits(
     slow_seconds=0.3,
     margin_bytes=100_000,
     unstated_bytes=300_000,
+    range_count=3,
+    ranged_bytes=100_000,
+    range_bytes=20_000,
 )
 RETRY = RetryPolicy(retries=2, first_wait=0.001, longest_wait=0.01, connect_timeout=1, read_timeout=0.3)
 #: An operation sends some ten requests, each tried three times, each of which lasts 0.4 s at most; and the machine is

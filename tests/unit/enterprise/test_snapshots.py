@@ -46,7 +46,8 @@ def leave(folder, name, size):
 def test_a_folder_is_looked_at_without_reading_archives(tmp_path, chunks):
     names = [f"{c.identifier}.{c.version[:8]}.tar.gz" for c in chunks]
     land(tmp_path, names[0], NEW)
-    leave(tmp_path, names[1], 42)
+    leave(tmp_path, names[1], 30)
+    (tmp_path / f"{names[1]}.part.100").write_bytes(b"x" * 12)
     leave(tmp_path, f"{chunks[2].identifier}.{OLD[:8]}.tar.gz", 50)  # another version
     disk = look(tmp_path, chunks)
     assert (disk.landed, disk.left) == ({names[0]: 10}, {names[1]: 42})
@@ -68,6 +69,7 @@ def test_files_of_other_versions_and_forms_are_superseded_and_nothing_else(tmp_p
     for piece in plan.files[:2]:
         land(tmp_path, piece.target.name, NEW)
     leave(tmp_path, plan.files[2].target.name, 5)
+    (tmp_path / f"{plan.files[2].target.name}.part.100").write_text("x")
     plan.manifest.write_text("{}")
     for name in ("notes.txt", f"{NAME}.tar.gz", f"{NAME}0.00000000.tar.gz", "frwiki_namespace_0.00000000.tar.gz"):
         (tmp_path / name).write_text("not ours")
@@ -75,12 +77,14 @@ def test_files_of_other_versions_and_forms_are_superseded_and_nothing_else(tmp_p
     land(tmp_path, f"{NAME}_chunk_7.00000000.tar.gz", OLD)
     land(tmp_path, f"{NAME}.ffffffff.tar.gz", NEW)  # the other form of the same version
     leave(tmp_path, f"{NAME}_chunk_1.00000000.tar.gz", 5)
+    (tmp_path / f"{NAME}_chunk_1.00000000.tar.gz.part.100").write_text("x")
     (tmp_path / f"{NAME}.00000000.set.json").write_text("{}")
     assert [p.name for p in superseded(plan)] == [
         f"{NAME}.00000000.set.json",
         f"{NAME}.ffffffff.tar.gz",
         f"{NAME}.ffffffff.tar.gz.json",
         f"{NAME}_chunk_1.00000000.tar.gz.part",
+        f"{NAME}_chunk_1.00000000.tar.gz.part.100",
         f"{NAME}_chunk_7.00000000.tar.gz",
         f"{NAME}_chunk_7.00000000.tar.gz.json",
     ]

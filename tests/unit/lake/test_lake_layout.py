@@ -65,7 +65,9 @@ def test_versions_from_outside_stay_inside(version):
         LAYOUT.batch_archive(ARTICLE_CHANGES, HOUR, "enwiki_namespace_0", version)
 
 
-@pytest.mark.parametrize("kind", [paths.ARCHIVE, paths.SET, paths.PARQUET, "lines.gz", "tar.gz.part.json"])
+@pytest.mark.parametrize(
+    "kind", [paths.ARCHIVE, paths.SET, paths.PARQUET, "lines.gz", "tar.gz.part.json", "tar.gz.part.1024"]
+)
 @pytest.mark.parametrize("identifier", ["enwiki_namespace_0", "enwiki_namespace_0_chunk_12", "a.b-c", "codes"])
 def test_names_are_read_as_they_were_made(identifier, kind):
     name = paths.name_of(identifier, DIGEST, kind)

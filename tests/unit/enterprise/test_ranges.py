@@ -1,0 +1,228 @@
+"""Large files, whose ranges are fetched in parallel: one signed URL, resumed, joined, and never mixed up."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from resources.enterprise import Limits, RetryPolicy, errors, models
+from tests.unit.enterprise.loopback import PASSWORD, USERNAME, Reply
+from tests.unit.enterprise.test_downloads import NAME, names, only_landed, published, ranges_asked, resolves, target
+from tests.unit.enterprise.test_kill import ROOT, VICTIM
+
+__all__ = ["published", "target"]  # fixtures
+
+SIZE, QUARTER = 400_000, 100_000
+LIMITS = {"ranged_bytes": 300_000, "range_bytes": 20_000}
+STARTS = [f".part.{QUARTER * n}" for n in (1, 2, 3)]
+
+
+@pytest.fixture
+def split(make_client):
+    return make_client(limits=Limits(**LIMITS))
+
+
+def lay(target, **parts):
+    target.parent.mkdir(parents=True, exist_ok=True)
+    for start, content in parts.items():
+        (target.parent / f"{target.name}.part{start.replace('_', '.')}").write_bytes(content)
+
+
+def bytes_asked(requests):
+    ends = [request.headers["range"].removeprefix("bytes=").split("-") for request in requests]
+    return sum(int(last or SIZE - 1) + 1 - int(first) for first, last in ends)
+
+
+def test_the_ranges_of_a_large_file_are_all_open_at_once(split, fake, published, target, hour, content):
+    together = threading.Barrier(3, timeout=120)  # breaks, and fails the test, unless three requests wait here
+
+    def waiting(request):
+        together.wait()
+        return fake.object(request)
+
+    seen = []
+    fake.script("/objects/*", fake.object, *[waiting] * 3)
+    done = split.hours.download(hour, published, target, seen.append)
+    assert target.read_bytes() == content
+    assert (done.request_count, done.unit_count, resolves(fake), done.resumed_bytes) == (1, 1, 1, 0)
+    asked = [one.split("=")[1] for one in sorted(ranges_asked(fake))]
+    assert asked == ["0-99999", "100000-199999", "200000-299999", "300000-"]
+    assert [r.headers.get("if-range") is None for r in fake.store.requests] == [True, False, False, False]
+    assert len({r.query["X-Amz-Signature"] for r in fake.store.requests}) == 1
+    assert (seen[0], sum(seen)) == (0, SIZE)
+    only_landed(target)
+
+
+def test_an_unfinished_large_download_goes_on_in_the_next_run(split, fake, published, target, hour, content):
+    fake.cut(*[10_000] * 4 + [0] * 16)
+    with pytest.raises(errors.ServiceUnavailable, match=r"\d0000 downloaded bytes are kept"):
+        split.hours.download(hour, published, target)
+    left = sum(path.stat().st_size for path in target.parent.iterdir())
+    assert left >= 10_000
+    fake._scripted.clear()
+    seen = []
+    done = split.hours.download(hour, published, target, seen.append)
+    assert (done.resumed_bytes, done.request_count, sum(seen)) == (left, 1, SIZE - left)
+    again = [r for r in fake.store.requests if r.query == fake.store.requests[-1].query]  # with the second URL
+    assert bytes_asked(again) == SIZE - left  # nothing was fetched again
+    assert target.read_bytes() == content
+    only_landed(target)
+
+
+@pytest.mark.parametrize("size", [0.3, 0.02, 0.35, 1.3])
+def test_the_size_in_the_record_need_not_be_exact(make_client, fake, target, hour, content, size):
+    record = models.Batch.model_validate(fake.add(NAME, content, size=int(SIZE * size) or None))
+    limits = Limits(ranged_bytes=5_000, range_bytes=1_000)
+    make_client(limits=limits).hours.download(hour, record, target)
+    assert target.read_bytes() == content
+    only_landed(target)
+
+
+@pytest.mark.parametrize("honest", [0, 1, 2, 3])
+def test_a_store_that_ignores_ranges_sends_the_complete_object(split, fake, published, target, hour, content, honest):
+    """At once, or after some ranges."""
+    fake.script("/objects/*", *[fake.object] * honest)
+    fake.script("/objects/*", *[lambda request: Reply(200, content)] * 5)
+    done = split.hours.download(hour, published, target)
+    assert target.read_bytes() == content
+    assert (done.request_count, len(fake.api.seen("*/objects/*"))) == (1, 0)
+    assert (len(fake.store.requests) == 1) is (honest == 0)
+    only_landed(target)
+
+
+def test_a_store_that_ignores_ranges_replaces_what_an_earlier_run_left(split, fake, published, target, hour, content):
+    lay(target, **{"": content[:QUARTER], "_100000": content[QUARTER:150_000]})
+    fake.ranges = False
+    split.hours.download(hour, published, target)
+    assert target.read_bytes() == content
+    only_landed(target)
+
+
+def test_a_url_that_several_ranges_find_refused_is_requested_once(split, fake, published, target, hour, content):
+    together = threading.Barrier(3, timeout=120)
+
+    def expired(request):
+        fake.expire_signatures()
+        together.wait()  # all three have sent the same URL
+        return Reply(403)
+
+    fake.script("/objects/*", fake.object, expired, expired, expired)
+    done = split.hours.download(hour, published, target)
+    assert (done.request_count, done.unit_count, target.read_bytes()) == (2, 2, content)
+
+
+def test_two_refusals_in_a_row_end_all_ranges(split, fake, published, target, hour):
+    fake.script("/objects/*", fake.object, *[Reply(403)] * 99)
+    with pytest.raises(errors.ServiceUnavailable, match="rejected two new signed URLs"):
+        split.hours.download(hour, published, target)
+    assert resolves(fake) == 2
+
+
+def test_a_range_that_hangs_does_not_hold_up_the_failure_of_another(make_client, fake, published, target, hour):
+    client = make_client(retry=RetryPolicy(retries=0, read_timeout=100), limits=Limits(**LIMITS))
+    stall, hangs = threading.Event(), threading.Event()
+
+    def failing(_):
+        hangs.wait(120)
+        return Reply(503)
+
+    def progress(count):
+        if count == 10:  # ten bytes arrived, and no more will
+            hangs.set()
+
+    fake.cut(10, stall=stall)
+    fake.script("/objects/*", *[failing] * 3)
+    with pytest.raises(errors.ServiceUnavailable, match="status 503"):
+        client.hours.download(hour, published, target, progress)
+    stall.set()
+    assert fake.store.stalls_sat_out == 0
+    assert names(target) == [target.name + ".part"]
+    assert (target.parent / (target.name + ".part")).stat().st_size == 10
+
+
+def test_threads_that_want_the_same_large_file_fetch_it_once(split, fake, published, target, hour):
+    results = []
+
+    def download():
+        results.append(split.hours.download(hour, published, target))
+
+    threads = [threading.Thread(target=download) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(r.fetched for r in results) == [False, False, False, True]
+    assert resolves(fake) == 1
+    only_landed(target)
+
+
+def test_an_object_that_is_replaced_between_two_ranges_is_begun_anew(split, fake, published, target, hour, content):
+    def replaced(request):
+        fake.add(NAME, content[::-1])
+        return fake.object(request)
+
+    fake.script("/objects/*", fake.object, replaced)
+    done = split.hours.download(hour, published, target)
+    assert done.path.read_bytes() == content[::-1]
+    assert done.version != published.version
+    only_landed(done.path)
+
+
+@pytest.mark.parametrize(
+    ("parts", "resumed"),
+    [
+        ({"": (0, 50), "_100": (100, 130), "_300": (300, 400)}, 180),
+        ({"": (0, 120), "_100": (100, 130)}, 130),  # killed while the parts were joined
+        ({"": (0, 130), "_100": (100, 130)}, 130),
+        ({"": (0, 50), "_100": (100, 230), "_200": (200, 210), "_220": (220, 260)}, None),  # overlap
+        ({"_100": (100, 400)}, 300),
+        ({"": (0, 400), "_399": (399, 400)}, 400),
+        ({"": (0, 10), "_300": (200, 400)}, 0),  # wrong bytes, and too many of them
+        ({"": (0, 10), "_999": (0, 10)}, None),  # after the object's end
+    ],
+)
+def test_odd_leftovers_end_in_the_right_file(split, fake, published, target, hour, content, parts, resumed):
+    lay(
+        target,
+        **{f"_{start[1:]}000" if start else "": content[a * 1000 : b * 1000] for start, (a, b) in parts.items()},
+    )
+    (target.parent / (target.name + ".part.5x")).write_text("not ours")
+    done = split.hours.download(hour, published, target)
+    assert target.read_bytes() == content
+    assert names(target) == [target.name, target.name + ".json", target.name + ".part.5x"]
+    if resumed is not None:
+        assert done.resumed_bytes == resumed * 1000
+        assert resumed == 0 or bytes_asked(fake.store.requests) == SIZE - resumed * 1000
+
+
+def test_a_process_killed_while_the_parts_are_joined_is_made_good(split, fake, target, hour, content, published):
+    """Killed before each deletion of a joined part, and each time continued until the next."""
+    record = json.dumps(fake.records[NAME])
+    program = VICTIM.replace('own / "state",', f'own / "state", limits=Limits(**{LIMITS}),').replace(
+        "EnterpriseClient, Service", "EnterpriseClient, Limits, Service"
+    )
+    command = [sys.executable, "-c", program, fake.url, USERNAME, PASSWORD, str(target.parent), record]
+    for turn, kept in ((1, 3), (1, 3), (2, 2)):
+        folder = target.parent / "0" / "archive"
+        done = subprocess.run([*command, f"unlink:{turn}"], cwd=ROOT, check=True, capture_output=True, text=True)
+        assert done.stdout.split() == [str(-signal.SIGKILL)]
+        assert len([*folder.glob("*.part.*")]) == kept
+    split.hours.download(hour, published, folder / f"{NAME}.tar.gz")
+    assert bytes_asked(fake.store.requests) == SIZE
+    assert (folder / f"{NAME}.tar.gz").read_bytes() == content
+    only_landed(folder / f"{NAME}.tar.gz")
+
+
+def test_a_disk_without_room_to_join_parts_gets_one_range(split, fake, published, target, hour, content, monkeypatch):
+    import shutil
+
+    usage = shutil.disk_usage(target.parent.parent.parent)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=SIZE + QUARTER - 1))
+    split.hours.download(hour, published, target)
+    assert ranges_asked(fake) == [None]
+    assert target.read_bytes() == content

@@ -55,7 +55,7 @@ def _wait(numbers: set[signal.Signals], mode: list[Any] | None, tidy_seconds: fl
     number = signal.sigwait(numbers)
     with _ending:
         code = 128 + number
-        with suppress(OSError, termios.error):
+        with suppress(OSError):
             _leave(mode)
         threading.Thread(target=_tidy, args=(code,), daemon=True).start()
         patience = threading.Timer(tidy_seconds, os._exit, [code])
@@ -77,9 +77,10 @@ def _leave(mode: list[Any] | None) -> None:
     error, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
         os.dup2(nowhere, stream)
-    # only in the foreground, because the kernel would stop a background job
-    if mode is not None and os.tcgetpgrp(0) == os.getpgrp():
-        termios.tcsetattr(0, termios.TCSANOW, mode)
+    with suppress(OSError, termios.error):  # the terminal belongs to another session
+        # only in the foreground, because the kernel would stop a background job
+        if mode is not None and os.tcgetpgrp(0) == os.getpgrp():
+            termios.tcsetattr(0, termios.TCSANOW, mode)
     # a progress bar hides the cursor, and the terminal prints ^C on the line
     begin = "\x1b[?25h\n" if os.isatty(error) else ""
     os.write(error, f"{begin}{SENTENCE}\n".encode())

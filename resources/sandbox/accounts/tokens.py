@@ -44,7 +44,8 @@ class TokenMint:
         self._clock = clock
         self._issuer = issuer + _ISSUER_PATH
         pem = _private_key(state / "signing-key.pem")
-        key = serialization.load_pem_private_key(pem, password=None)
+        # checking an RSA key's numbers takes 40 ms of a processor, and the sandbox itself created the key
+        key = serialization.load_pem_private_key(pem, password=None, unsafe_skip_rsa_key_validation=True)
         if not isinstance(key, rsa.RSAPrivateKey):
             raise TypeError(
                 f"{state / 'signing-key.pem'} is not an RSA key. Delete the file, and the sandbox creates a new key."

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import dagster as dg
 import pytest
 
 from assets.steps import hour as batches
@@ -185,6 +186,19 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         made.know("namespaces", 0, 14)
         yield made
         drop_all(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def _history() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as made:
+        yield made
+
+
+@pytest.fixture
+def instance(_history: dg.DagsterInstance) -> Iterator[dg.DagsterInstance]:
+    """Dagster's history without a run in it; to make one takes ten times as long as to empty it."""
+    yield _history
+    _history.wipe()
 
 
 @pytest.fixture

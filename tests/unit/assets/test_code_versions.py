@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dagster as dg
-import pytest
 from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
 from dagster._core.loader import LoadingContextForTest
 
@@ -15,12 +14,6 @@ from resources.lake import lists
 from resources.settings import Settings
 
 PROJECTS = layers.keys(named("projects"))[1:]
-
-
-@pytest.fixture
-def instance():
-    with dg.DagsterInstance.ephemeral() as instance:
-        yield instance
 
 
 def make(bench, instance):

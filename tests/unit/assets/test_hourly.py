@@ -25,7 +25,7 @@ from tests.unit.enterprise.conftest import HOUR
 from tests.unit.enterprise.loopback import json_reply
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
 ARCHIVE = layers.archive_key(datasets.ARTICLE_CHANGES)
@@ -56,26 +56,25 @@ class Told:
 
 
 @pytest.fixture
-def materialize(bench: Any) -> Iterator[Callable[..., Told]]:
+def materialize(bench: Any, instance: dg.DagsterInstance) -> Callable[..., Told]:
     """`materialize(hours, *projects)`: one run over consecutive hours, in this process."""
-    with dg.DagsterInstance.ephemeral() as instance:
 
-        def run(hours: Sequence[datetime], *projects: str) -> Told:
-            result = dg.materialize(
-                [CHANGES],
-                instance=instance,
-                resources=bench.resources(*projects) | {"engine": ConfiguredEngine(Settings(workers=2, threads=1))},
-                tags={
-                    ASSET_PARTITION_RANGE_START_TAG: key_of(hours[0]),
-                    ASSET_PARTITION_RANGE_END_TAG: key_of(hours[-1]),
-                },
-                raise_on_error=False,
-            )
-            # of the history, because a result lacks what is logged right before a failure
-            entries = instance.all_logs(result.run_id)
-            return _told([entry.dagster_event for entry in entries if entry.dagster_event is not None])
+    def run(hours: Sequence[datetime], *projects: str) -> Told:
+        result = dg.materialize(
+            [CHANGES],
+            instance=instance,
+            resources=bench.resources(*projects) | {"engine": ConfiguredEngine(Settings(workers=2, threads=1))},
+            tags={
+                ASSET_PARTITION_RANGE_START_TAG: key_of(hours[0]),
+                ASSET_PARTITION_RANGE_END_TAG: key_of(hours[-1]),
+            },
+            raise_on_error=False,
+        )
+        # of the history, because a result lacks what is logged right before a failure
+        entries = instance.all_logs(result.run_id)
+        return _told([entry.dagster_event for entry in entries if entry.dagster_event is not None])
 
-        yield run
+    return run
 
 
 def _told(events: list[dg.DagsterEvent]) -> Told:

@@ -25,18 +25,17 @@ HALF_HOUR = timedelta(minutes=30)
 
 
 @pytest.fixture
-def publish(bench):
+def publish(bench, instance):
     """`publish(minutes)`: materialize the asset; `tags`: of its run. Returns the metadata."""
 
     def run(minutes, tags=WHEN_DUE, **more):
-        with dg.DagsterInstance.ephemeral() as instance:
-            result = dg.materialize(
-                [published_warehouse()],
-                instance=instance,
-                resources={name: bench.resources(publish_minutes=minutes, **more)[name] for name in RESOURCES}
-                | {"engine": ConfiguredEngine(Settings(threads=1))},
-                tags=tags,
-            )
+        result = dg.materialize(
+            [published_warehouse()],
+            instance=instance,
+            resources={name: bench.resources(publish_minutes=minutes, **more)[name] for name in RESOURCES}
+            | {"engine": ConfiguredEngine(Settings(threads=1))},
+            tags=tags,
+        )
         (made,) = result.asset_materializations_for_node("published__warehouse")
         return {name: value.value for name, value in made.metadata.items()}
 

@@ -25,13 +25,17 @@ PLACES = [(project, 0) for project in ("dewiki", "enwiki", "frwiki", "itwiki")]
 @pytest.fixture
 def loaded(bench):
     """Some projects of an hour, loaded and published; their lake files by project."""
-    for project, _ in PLACES:
-        bench.serve(project, 1, 2)
-    archived = bench.fetch(*PLACES)
-    made = bench.convert(archived)
+    archived, made = converted(bench)
     load_hour(archived, made, bench.warehouse)
     bench.warehouse.publish()
     return {one.project_id: one.path for one in made}
+
+
+def converted(bench):
+    for project, _ in PLACES:
+        bench.serve(project, 1, 2)
+    archived = bench.fetch(*PLACES)
+    return archived, bench.convert(archived)
 
 
 def repair(bench, most=48):
@@ -43,26 +47,25 @@ def published(bench):
     return bench.warehouse.sql(BODIES).rows
 
 
-def publish(bench):
+def publish(bench, instance):
     """Materialize the published file; returns its metadata."""
     resources = bench.resources(*(project for project, _ in PLACES)) | {"engine": ConfiguredEngine(Settings(threads=1))}
-    with dg.DagsterInstance.ephemeral() as instance:
-        result = dg.materialize([published_warehouse()], instance=instance, resources=resources)
+    result = dg.materialize([published_warehouse()], instance=instance, resources=resources)
     (made,) = result.asset_materializations_for_node("published__warehouse")
     return {name: value.value for name, value in made.metadata.items()}
 
 
-def test_a_publication_makes_a_damaged_file_again_and_says_so(bench, loaded):
+def test_a_publication_makes_a_damaged_file_again_and_says_so(bench, loaded, instance):
     before, path = published(bench), loaded["enwiki"]
     content = path.read_bytes()
     path.write_bytes(content[:50])
-    made = publish(bench)
+    made = publish(bench, instance)
     assert (made["faulty_lake_files"], made["changed"]) == (0, True)
     assert made["repaired"] == f"Restored from the archive: {path.relative_to(bench.layout.lake).as_posix()}."
     assert path.read_bytes() == content
     assert published(bench) == before
     assert not list(bench.layout.lake.rglob("*.damaged*"))
-    assert "repaired" not in publish(bench)
+    assert "repaired" not in publish(bench, instance)
 
 
 def test_whatever_lies_in_their_place_is_replaced(bench, loaded):
@@ -95,6 +98,10 @@ def test_whatever_lies_in_their_place_is_replaced(bench, loaded):
 def test_without_its_archive_the_file_stays_and_the_message_says_what_is_lost(bench, loaded):
     path = loaded["enwiki"]
     path.write_bytes(b"short")
+    # no run makes more than so many hours again
+    done = repair(bench, most=0)
+    assert (done.waiting, done.load_count, done.replaced) == (1, 0, [])
+    assert format_repaired(done) == "Postponed repairs: 1. The next run continues if enough disk space is free."
     (archive,) = bench.layout.archive.rglob("enwiki*.tar.gz")
     kept = archive.rename(archive.with_suffix(".away"))
     done = repair(bench)
@@ -150,17 +157,12 @@ def test_a_compaction_names_the_damaged_file_which_then_comes_back(bench, loaded
     assert published(bench) == before
 
 
-def test_no_run_makes_more_than_so_many_hours_again(bench, loaded):
-    loaded["enwiki"].write_bytes(b"")
-    done = repair(bench, most=0)
-    assert (done.waiting, done.load_count, done.replaced) == (1, 0, [])
-    assert format_repaired(done) == "Postponed repairs: 1. The next run continues if enough disk space is free."
-
-
-def test_an_hour_that_is_run_again_converts_what_cannot_be_read(bench, loaded):
-    content = {path: path.read_bytes() for path in loaded.values()}
-    loaded["enwiki"].write_bytes(b"")
-    loaded["frwiki"].write_bytes(content[loaded["enwiki"]])  # of another archive
-    made = bench.convert(bench.fetch(*PLACES))
+def test_an_hour_that_is_run_again_converts_what_cannot_be_read(bench):
+    archived, made = converted(bench)
+    paths = {one.project_id: one.path for one in made}
+    content = {path: path.read_bytes() for path in paths.values()}
+    paths["enwiki"].write_bytes(b"")
+    paths["frwiki"].write_bytes(content[paths["enwiki"]])  # of another archive
+    made = bench.convert(archived)
     assert {one.project_id for one in made if one.converted} == {"enwiki", "frwiki"}
-    assert {path: path.read_bytes() for path in loaded.values()} == content
+    assert {path: path.read_bytes() for path in content} == content

@@ -159,6 +159,11 @@ class Client:
     session: requests.Session
     token: str = field(default="", repr=False)
     NOW = NOW
+
+    def __post_init__(self) -> None:
+        # each request would otherwise look through the environment for a proxy, and for a .netrc
+        self.session.trust_env = False
+
     HOUR = "/v2/batches/2025-03-09/05"
     DOWNLOAD = f"{HOUR}/enwiki_namespace_0/download"
 

@@ -23,6 +23,8 @@ from resources.formatting import counted, size_text
 _SMALL_BYTES: Final = 64_000_000
 #: Maximum fraction of the remaining units that chunks may cost if one file is cheaper.
 _DEAR: Final = 0.5
+#: Fraction of the remaining units below which a cost is negligible.
+_CHEAP: Final = 0.01
 _DIFFERENT: Final = "the snapshot's record and its chunk list differ, perhaps because an export is running"
 
 
@@ -99,7 +101,7 @@ def _cheaper(whole: SnapshotPlan, split: SnapshotPlan) -> tuple[SnapshotPlan, st
             gain = "chunks can be fetched and processed in parallel, and each chunk can be fetched again separately"
             return split, f"{gain}, for {_price(split)}"
         return whole, f"chunks would cost {_price(split)}, but one file costs {_price(whole)}"
-    if _share(split) < _share(whole):
+    if _share(split) < _share(whole) and _share(whole) > _CHEAP:
         return split, f"chunks cost {_price(split)}, but one file would cost {_price(whole)}"
     return whole, f"chunks have no advantage for {size_text(size)}"
 

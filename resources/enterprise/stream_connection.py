@@ -48,7 +48,10 @@ class Records:
         self.size = 0
 
     def feed(self, piece: bytes) -> bytes:
-        """Add a block and return the completed records, one per line. Blank keep-alive lines are removed."""
+        """Add a block and return the completed records, one per line, without blank keep-alive lines.
+
+        Raises EndlessRecord for a line that is many times longer than the maximum.
+        """
         whole = self._lines(piece)
         if b"\r" in whole or b"\n\n" in whole or whole.startswith(b"\n"):
             # not `splitlines`, because a carriage return between two JSON values is whitespace

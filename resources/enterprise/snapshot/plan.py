@@ -185,6 +185,7 @@ class SnapshotPlan:
         )
 
     def check(self) -> None:
+        """Check that the plan can be completed. Raises the same errors as `check_together`."""
         check_together((self,))
 
 

@@ -10,11 +10,11 @@ from pipelines.report.status import collect
 from resources import datasets
 from resources.settings import Settings
 from tests.builds import OpenWarehouse, close_all, drop_all, lay
-from tests.unit.assets.conftest import bench
+from tests.unit.assets.conftest import _history, bench, instance
 from tests.unit.enterprise.conftest import client, clock, fake, make_client
 from tests.unit.warehouse.conftest import Clock, Lake
 
-__all__ = ["bench", "client", "clock", "fake", "make_client"]
+__all__ = ["_history", "bench", "client", "clock", "fake", "instance", "make_client"]
 
 ONE = timedelta(hours=1)
 

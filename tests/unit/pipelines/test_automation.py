@@ -66,12 +66,9 @@ def test_a_sensor_is_shown_at_no_job_but_those_that_it_starts():
     assert max(map(len, sensors.values())) == 1
 
 
-def test_the_daily_schedule_pulls_the_reference_lists():
+def test_the_daily_schedule_pulls_the_reference_lists(instance):
     schedule = build_defs(Settings()).resolve_schedule_def("reference_each_day")
-    with dg.DagsterInstance.ephemeral() as instance:
-        context = dg.build_schedule_context(
-            instance=instance, scheduled_execution_time=datetime(2026, 3, 1, tzinfo=UTC)
-        )
-        (request,) = schedule.evaluate_tick(context).run_requests
+    context = dg.build_schedule_context(instance=instance, scheduled_execution_time=datetime(2026, 3, 1, tzinfo=UTC))
+    (request,) = schedule.evaluate_tick(context).run_requests
     assert request.partition_key is None
     assert (schedule.job_name, schedule.cron_schedule) == ("reference", "40 3 * * *")

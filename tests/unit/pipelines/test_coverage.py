@@ -54,8 +54,11 @@ def publish(blank, tmp_path):
                 reason = LOST if letter in "mp" else None
                 loads = {"l": 1, "r": 2}.get(letter)
                 rows.append([NEWEST - timedelta(hours=back), project, 0, state.value, count, None, loads, NOW, reason])
-        with duckdb.connect(warehouse.published_path) as connection:
-            connection.executemany("INSERT INTO hours VALUES ('article_changes', ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        if rows:
+            # one statement: DuckDB plans each anew
+            values = ", ".join(["('article_changes', ?, ?, ?, ?, ?, ?, ?, ?, ?)"] * len(rows))
+            with duckdb.connect(warehouse.published_path) as connection:
+                connection.execute(f"INSERT INTO hours VALUES {values}", [*itertools.chain(*rows)])
         return warehouse
 
     return publish

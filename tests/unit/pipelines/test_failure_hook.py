@@ -140,12 +140,6 @@ def test_the_setting_is_shown_nowhere():
 # --- the sensor ------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def instance():
-    with dg.DagsterInstance.ephemeral() as made:
-        yield made
-
-
 def fail(instance, sentence, **tags):
     """A run of a step that fails as ours do; returns its identifier."""
 

@@ -125,13 +125,12 @@ def test_hours_before_all_hours_are_refused_in_a_sentence(settings):
     assert not list(settings.data.iterdir())
 
 
-def test_materializations_are_seen_whatever_the_hours_began_with_then(settings):
+def test_materializations_are_seen_whatever_the_hours_began_with_then(settings, instance):
     """Dagster keeps what it knows of partitions by their definition."""
     Layout(settings.data).archive_hour(ARTICLE_CHANGES, OLD).mkdir(parents=True)
-    with dg.DagsterInstance.ephemeral() as instance:
-        for hour in (OLD, OLD + HOUR):
-            instance.report_runless_asset_event(dg.AssetMaterialization(CHANGES, partition=key_of(hour)))
-        for definition in (HOURS, hours_since(first_hour(settings)), hours_since(OLD - HOUR)):
-            found = instance.get_status_by_partition(CHANGES, list(definition.get_partition_keys()), definition)
-            made = {key for key, status in found.items() if status is not None and status.value == "MATERIALIZED"}
-            assert made == {key_of(OLD), key_of(OLD + HOUR)}
+    for hour in (OLD, OLD + HOUR):
+        instance.report_runless_asset_event(dg.AssetMaterialization(CHANGES, partition=key_of(hour)))
+    for definition in (HOURS, hours_since(first_hour(settings)), hours_since(OLD - HOUR)):
+        found = instance.get_status_by_partition(CHANGES, list(definition.get_partition_keys()), definition)
+        made = {key for key, status in found.items() if status is not None and status.value == "MATERIALIZED"}
+        assert made == {key_of(OLD), key_of(OLD + HOUR)}

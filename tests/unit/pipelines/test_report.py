@@ -319,17 +319,16 @@ def test_times_of_a_picture_are_read_in_utc_and_in_24_hours():
     assert not [text for text in texts if "PM" in text]
 
 
-def test_a_check_in_dagster_is_what_status_check_is(whole, monkeypatch):
+def test_a_check_in_dagster_is_what_status_check_is(whole, monkeypatch, instance):
     collected = collect(Settings(data=whole.data, projects=("enwiki", "frwiki")), 48, whole.lake.hour(4) + ONE)
     assert collected.troubles
     key = dg.AssetCheckKey(dg.AssetKey(["published", "warehouse"]), "nothing_needs_attention")
     job = dg.define_asset_job("ask", selection=dg.AssetSelection.checks(key))
     defs = dg.Definitions.merge(build_defs(Settings(data=whole.data)), dg.Definitions(jobs=[job]))
     asked, answers = defs.resolve_job_def("ask"), []
-    with dg.DagsterInstance.ephemeral() as instance:
-        for status in (Status(), collected):
-            monkeypatch.setattr(statuses, "collect", lambda *_, status=status: status)
-            answers += asked.execute_in_process(instance=instance).get_asset_check_evaluations()
+    for status in (Status(), collected):
+        monkeypatch.setattr(statuses, "collect", lambda *_, status=status: status)
+        answers += asked.execute_in_process(instance=instance).get_asset_check_evaluations()
     well, troubled = answers
     assert (well.passed, troubled.passed) == (True, False)
     counts = [answer.metadata["attention_count"].value for answer in answers]
@@ -337,11 +336,10 @@ def test_a_check_in_dagster_is_what_status_check_is(whole, monkeypatch):
     assert "frwiki namespace 0: no hours have been loaded yet." in troubled.description
 
 
-def test_dagster_writes_it_and_leads_to_it(filled):
+def test_dagster_writes_it_and_leads_to_it(filled, instance):
     settings = Settings(data=filled.data, projects=("enwiki",), min_free_gb=0)
     defs = build_defs(settings)
-    with dg.DagsterInstance.ephemeral() as instance:
-        result = defs.resolve_job_def("report").execute_in_process(instance=instance)
+    result = defs.resolve_job_def("report").execute_in_process(instance=instance)
     [made_] = result.asset_materializations_for_node("published__report")
     assert made_.asset_key == published.REPORT_KEY
     metadata = {name: value.value for name, value in made_.metadata.items()}

@@ -107,8 +107,14 @@ class Loopback:
                 pass  # clients that go away are part of the tests
 
         self._server = Server((host, 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
+        self._closing = False
+        self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
+
+    def _serve(self):
+        # `serve_forever` would look a hundred times a second for its end
+        while not self._closing:
+            self._server.handle_request()
 
     @property
     def url(self):
@@ -119,9 +125,12 @@ class Loopback:
             return [r for r in self.requests if fnmatch.fnmatch(r.path, glob) and method in {None, r.method}]
 
     def close(self):
-        self._server.shutdown()
-        self._server.server_close()
+        if self._closing:
+            return
+        self._closing = True
+        socket.create_connection(self._server.server_address[:2]).close()
         self._thread.join()
+        self._server.server_close()
 
     def _send(self, handler, reply):
         if reply.drop:

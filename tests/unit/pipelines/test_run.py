@@ -22,6 +22,7 @@ from resources.settings import Settings
 from resources.tables import HourState
 from resources.tables.reference import REFERENCE_TABLES
 from resources.warehouse import HourStatus, Warehouse
+from tests.builds import lay
 from tests.e2e.forkserver import without_history
 from tests.unit.enterprise.conftest import HOUR
 from tests.unit.enterprise.loopback import json_reply
@@ -108,6 +109,7 @@ def test_snapshots_are_missing_where_a_mirrored_project_has_none_underneath(clie
     wanted = ["frwiki_namespace_0", "enwiki_namespace_14", "enwiki_namespace_0"]  # in the order configured
     assert pending.snapshots_to_fetch(client, settings, [SNAPSHOT_ARTICLES]) == {SNAPSHOT_ARTICLES: wanted}
     assert not warehouse.build_path.exists()  # nothing is made only to look
+    lay(tmp_path)
 
     lake = Lake(tmp_path)
     # hours alone are nothing underneath

@@ -1,7 +1,7 @@
 """Asset checks for archives, Parquet files and DuckDB rows.
 
 A check result lists the first findings, counts the remaining findings and states the action to take. A run checks the
-hours or the snapshot that the run processed. Checks that run without a materialization examine all archived snapshots
+hours or the snapshot that it processed. Checks that run without a materialization examine all archived snapshots
 and the last two days of hours. Checking a snapshot takes 1.5 s of CPU time per GB of archive.
 """
 

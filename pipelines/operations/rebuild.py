@@ -203,7 +203,7 @@ class Retry:
     Attributes:
         parts: Hours and snapshots to convert again, with their projects and namespaces.
         archives: Numbers of rejected records in the archives of these parts, by archive.
-        unavailable: Numbers of rejected records in archives that cannot be converted because a file is not on disk.
+        unavailable: Counts of rejected records in archives that cannot be converted because a file is not on disk.
         current_count: Number of rejected records that the current converter would reject again.
     """
 

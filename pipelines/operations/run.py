@@ -61,7 +61,7 @@ _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 def newest_hours(client: EnterpriseClient, count: int, now: datetime, dataset: Dataset) -> list[datetime]:
     """Return the `count` newest hours that the service has published, oldest first.
 
-    A batch listing appears some minutes after its hour, so the newest complete hour can be missing. Raises
+    A batch listing appears a few minutes after its hour ends, so the newest complete hour can be missing. Raises
     NotPublishedYet if none of the last six hours has been published.
     """
     newest = last_complete_hour(now)

@@ -246,7 +246,7 @@ class ServiceFiles:
         )
 
     def download(self, path: str, target: BinaryIO, progress: Progress | None = None) -> models.ArchiveRecord:
-        """Download a file, in order and with bounded memory, to any object with a `write` method, which stays open.
+        """Download a file, in order and with bounded memory, to any object with a `write` method. It stays open.
 
         If the connection breaks, this call resumes the download. After a failed call, discard the output.
         `Hours.download` and `Snapshots.download` resume across calls. A download costs at most one quota unit, plus one

@@ -87,7 +87,7 @@ async def body_fields(request: Request) -> dict[str, Any] | None:
 
 
 def decode_json(text: str | bytes) -> Any:
-    """Decode JSON. Invalid JSON raises a 422 error with the message of the service's decoder."""
+    """Decode JSON. Invalid JSON raises a 422 error with the same message as the service's decoder."""
     try:
         return json.loads(text)
     except RecursionError:

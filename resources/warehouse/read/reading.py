@@ -49,7 +49,7 @@ def of_projects() -> list[str]:
 
 
 class Reader:
-    """Read-only warehouse methods, on the published file if `published`, otherwise on the locked build file."""
+    """Read-only methods that use the published file if `published` is true, and otherwise the locked build file."""
 
     data: Path
     _connector: Connector

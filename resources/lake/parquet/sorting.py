@@ -25,8 +25,8 @@ _SHARE = 4
 GROUP_ROWS = 8192
 #: Number of slices per piece. A merge keeps one slice of each piece in memory.
 _SLICES = 128
-#: Number of pieces on disk that are merged into one piece of the next level. The final merge reads fewer pieces than
-#: this of each level, which limits memory and open files: two levels contain up to 4,096 pieces.
+#: Maximum number of pieces to merge together. More pieces are first merged in groups of this size, which limits memory
+#: and open files.
 _AT_ONCE = 64
 
 
@@ -50,6 +50,7 @@ def in_order(
             piece.append(batch)
             size += batch.nbytes
         last = _slices(piece, key, piece_bytes)
+        spilled.reduce()
         pieces = [_read(one.path) for level in spilled.levels for one in level]
         yield from _merged([*pieces, last], key) if pieces else last
 
@@ -87,10 +88,19 @@ class _Pieces:
         _write(piece.path, slices, self._slice_bytes, self._target)
         self.levels[level].append(piece)
         if len(self.levels[level]) == _AT_ONCE:
-            full, self.levels[level] = self.levels[level], []
-            self.add(_merged([_read(one.path) for one in full], self._key), level + 1)
-            for one in full:
-                one.close()
+            self._merge(level)
+
+    def reduce(self) -> None:
+        """Merge levels, smallest pieces first, until a final merge can read all remaining pieces."""
+        for level in range(len(self.levels) - 1):
+            if sum(map(len, self.levels)) >= _AT_ONCE and self.levels[level]:
+                self._merge(level)
+
+    def _merge(self, level: int) -> None:
+        full, self.levels[level] = self.levels[level], []
+        self.add(_merged([_read(one.path) for one in full], self._key), level + 1)
+        for one in full:
+            one.close()
 
 
 def _write(path: Path, slices: Iterable[pa.Table], slice_bytes: int, target: Path) -> None:

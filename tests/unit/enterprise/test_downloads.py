@@ -6,7 +6,7 @@ import datetime as dt
 import errno
 import os
 import shutil
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -416,17 +416,14 @@ def test_an_interrupted_progress_keeps_what_was_fetched(client, published, targe
     assert target.read_bytes() == content
 
 
+def fetched_by_four(client, hour, published, target):
+    """Let four threads want one file, and return which of them fetched it, sorted."""
+    with ThreadPoolExecutor(4) as pool:
+        return sorted(pool.map(lambda _: client.hours.download(hour, published, target).fetched, range(4)))
+
+
 def test_threads_that_want_the_same_file_fetch_it_once(client, fake, published, target, hour, content):
-    results = []
-    threads = [
-        threading.Thread(target=lambda: results.append(client.hours.download(hour, published, target)))
-        for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(r.fetched for r in results) == [False, False, False, True]
+    assert fetched_by_four(client, hour, published, target) == [False, False, False, True]
     assert resolves(fake) == 1
     only_landed(target)
 

@@ -12,7 +12,16 @@ import pytest
 
 from resources.enterprise import Limits, RetryPolicy, errors, models
 from tests.unit.enterprise.loopback import PASSWORD, USERNAME, Reply
-from tests.unit.enterprise.test_downloads import NAME, names, only_landed, published, ranges_asked, resolves, target
+from tests.unit.enterprise.test_downloads import (
+    NAME,
+    fetched_by_four,
+    names,
+    only_landed,
+    published,
+    ranges_asked,
+    resolves,
+    target,
+)
 from tests.unit.enterprise.test_kill import ROOT, VICTIM
 
 __all__ = ["published", "target"]  # fixtures
@@ -146,17 +155,7 @@ def test_a_range_that_hangs_does_not_hold_up_the_failure_of_another(make_client,
 
 
 def test_threads_that_want_the_same_large_file_fetch_it_once(split, fake, published, target, hour):
-    results = []
-
-    def download():
-        results.append(split.hours.download(hour, published, target))
-
-    threads = [threading.Thread(target=download) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(r.fetched for r in results) == [False, False, False, True]
+    assert fetched_by_four(split, hour, published, target) == [False, False, False, True]
     assert resolves(fake) == 1
     only_landed(target)
 

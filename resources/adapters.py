@@ -22,7 +22,7 @@ from pydantic.fields import FieldInfo
 
 from resources import connection
 from resources.datasets import Dataset
-from resources.engine import Engine, LineReporter
+from resources.engine import Engine, line_reporter
 from resources.enterprise import EnterpriseClient
 from resources.lake import Converter, Layout
 from resources.remote import SCHEME, RemoteCompactor, RemoteConverter, compactor
@@ -140,7 +140,7 @@ class ConfiguredEngine(_Configured):
 
     def engine(self, say: Callable[[str], None]) -> Engine:
         """Return the engine, which reports progress as lines of text through `say`."""
-        return Engine(workers=self.settings.workers, reporter=LineReporter(say))
+        return Engine(workers=self.settings.workers, reporter=line_reporter(say))
 
     def converter(self, lake: ConfiguredLake) -> Converter | RemoteConverter:
         """Return a context manager that yields a converter of archives to lake files."""

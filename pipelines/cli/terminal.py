@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from datetime import datetime
 from decimal import Decimal
 from functools import partial
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,7 +23,7 @@ from rich.text import Text
 
 from resources import datasets
 from resources.datasets import Dataset, Family
-from resources.engine import Engine, LineReporter, Reporter, Task
+from resources.engine import Engine, Reporter, line_reporter
 from resources.formatting import amount_text, printable, value_text
 from resources.settings import ENV_FILE, Settings, SettingsError, read_data
 from resources.settings import read as read_settings
@@ -103,24 +102,11 @@ def hush(*, answers: bool, progress: bool) -> None:
         click.get_current_context().call_on_close(partial(setattr, out, "quiet", False))
 
 
-class BarReporter:
-    """Reporter that shows one progress bar per running task."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-
-    def start(self, label: str, total: float, unit: str) -> Task:
-        task = self._progress.add_task(printable(label), total=max(total, 1), size=amount_text(total, unit))
-        advance, finish = partial(self._progress.advance, task), partial(self._progress.update, task, visible=False)
-        bar: Any = SimpleNamespace(advance=advance, finish=finish)
-        return bar  # type: ignore[no-any-return]
-
-
 @contextmanager
 def progress() -> Iterator[Reporter]:
     """Show progress while the block runs, as bars on a terminal and as plain lines elsewhere."""
     if not ERR.is_terminal:
-        yield LineReporter(lambda line: ERR.print(line, markup=False))
+        yield line_reporter(lambda line: ERR.print(line, markup=False))
         return
     columns = (
         TextColumn("{task.description}"),
@@ -130,7 +116,16 @@ def progress() -> Iterator[Reporter]:
     with Progress(
         *columns, TimeElapsedColumn(), console=ERR, transient=True, redirect_stdout=False, redirect_stderr=False
     ) as bars:
-        yield BarReporter(bars)
+
+        @contextmanager
+        def bar(label: str, total: float, unit: str) -> Iterator[Callable[[float], None]]:
+            task = bars.add_task(printable(label), total=max(total, 1), size=amount_text(total, unit))
+            try:
+                yield partial(bars.advance, task)
+            finally:
+                bars.update(task, visible=False)
+
+        yield bar
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:

@@ -148,10 +148,8 @@ def take(
                 f"The backup needs about {size_text(needed)} more space, but only {size_text(free)} is free in "
                 f"{destination}. Nothing more was copied. {_KEPT}"
             )
-        task = reporter.start("copy", planned.copied_bytes, "B")
-        sources = _sources(data, broken)
-        count, size = _fill(unfinished, newest, known, sources, damaged, task.advance)
-        task.finish()
+        with reporter("copy", planned.copied_bytes, "B") as advance:
+            count, size = _fill(unfinished, newest, known, _sources(data, broken), damaged, advance)
         store.complete(unfinished, service, count, size)
         # one sync for all files
         os.sync()

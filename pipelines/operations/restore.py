@@ -52,9 +52,8 @@ def restore(source: files.StrPath, data: files.StrPath, reporter: Reporter) -> R
     check(backup, data)
     files.write(data / _NOTE, _mark(backup))
     with warehouse.writing("restore the backup"):
-        task = reporter.start("restore", backup.size_bytes, "B")
-        restored = _restore_files(backup, data, task.advance)
-        task.finish()
+        with reporter("restore", backup.size_bytes, "B") as advance:
+            restored = _restore_files(backup, data, advance)
         # settings can specify programs to start
         for usual, name in ((TEMPLATE, "dagster.yaml"), (WORKSPACE, WORKSPACE.name)):
             path = data / FOLDER / name

@@ -3,6 +3,6 @@
 This package does not depend on archives, tables or services.
 """
 
-from resources.engine.mapping import Engine, LineReporter, Outcome, Reporter, Task
+from resources.engine.mapping import Engine, Outcome, Reporter, line_reporter
 
-__all__ = ["Engine", "LineReporter", "Outcome", "Reporter", "Task"]
+__all__ = ["Engine", "Outcome", "Reporter", "line_reporter"]

@@ -6,29 +6,16 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from resources.errors import MirrorError
 from resources.formatting import amount_text
 
-
-class Task(Protocol):
-    """A long task whose progress is reported."""
-
-    def advance(self, amount: float) -> None:
-        """Add `amount` to the completed work, in the same unit as the total. Thread-safe."""
-
-    def finish(self) -> None:
-        """End the task, even if the work is incomplete."""
-
-
-class Reporter(Protocol):
-    """Shows the progress of tasks."""
-
-    def start(self, label: str, total: float, unit: str) -> Task:
-        """Start a task of `total` units. `unit` is `B` for bytes, or a singular noun for other units."""
+#: Function that reports a task, given the task's label, total and unit (`B` for bytes, or a singular noun). The context
+#: manager yields a thread-safe function that receives each completed amount, in the unit of the total.
+Reporter = Callable[[str, float, str], AbstractContextManager[Callable[[float], None]]]
 
 
 def increments(advance: Callable[[float], None]) -> Callable[[float, float | None], None]:
@@ -44,43 +31,33 @@ def increments(advance: Callable[[float], None]) -> Callable[[float, float | Non
     return progress
 
 
-class LineReporter:
-    """Reports progress as lines of text: at the start, at most every `seconds` during the task, and at the end."""
+def line_reporter(
+    say: Callable[[str], None], *, seconds: float = 5.0, clock: Callable[[], float] = time.monotonic
+) -> Reporter:
+    """Report progress as lines of text: at the start, at most every `seconds` during the task, and at the end."""
 
-    def __init__(
-        self, say: Callable[[str], None], *, seconds: float = 5.0, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.say, self.seconds, self.clock = say, seconds, clock
+    @contextmanager
+    def report(label: str, total: float, unit: str) -> Iterator[Callable[[float], None]]:
+        done, lock, whole = 0.0, threading.Lock(), amount_text(total, unit)
+        began = told = clock()
 
-    def start(self, label: str, total: float, unit: str) -> Task:
-        self.say(f"{label}: {amount_text(total, unit)}")
-        return _LineTask(self, label, total, unit)
+        def advance(amount: float) -> None:
+            nonlocal done, told
+            with lock:
+                done += amount
+                if (now := clock()) - told < seconds:
+                    return
+                told = now
+                line = f"{label}: {done / total if total else 1.0:.0%}, {amount_text(done, unit)} of {whole}"
+            say(line)
 
+        say(f"{label}: {whole}")
+        try:
+            yield advance
+        finally:
+            say(f"{label}: {amount_text(done, unit)} in {clock() - began:.1f} s")
 
-class _LineTask:
-    def __init__(self, reporter: LineReporter, label: str, total: float, unit: str) -> None:
-        self._reporter, self._label, self._total, self._unit = reporter, label, total, unit
-        self._began = self._told = reporter.clock()
-        self._done = 0.0
-        self._lock = threading.Lock()
-
-    def advance(self, amount_done: float) -> None:
-        with self._lock:
-            self._done += amount_done
-            now = self._reporter.clock()
-            if now - self._told < self._reporter.seconds:
-                return
-            self._told = now
-            share = self._done / self._total if self._total else 1.0
-            line = (
-                f"{self._label}: {share:.0%}, {amount_text(self._done, self._unit)} of "
-                f"{amount_text(self._total, self._unit)}"
-            )
-        self._reporter.say(line)
-
-    def finish(self) -> None:
-        elapsed = self._reporter.clock() - self._began
-        self._reporter.say(f"{self._label}: {amount_text(self._done, self._unit)} in {elapsed:.1f} s")
+    return report
 
 
 Item = TypeVar("Item")
@@ -108,19 +85,11 @@ class Engine:
     """
 
     workers: int = 4
-    reporter: Reporter = field(default_factory=lambda: LineReporter(lambda _line: None))
+    reporter: Reporter = field(default_factory=lambda: line_reporter(lambda _line: None))
 
-    @contextmanager
-    def task(self, label: str, total: float, unit: str) -> Iterator[Callable[[float], None]]:
+    def task(self, label: str, total: float, unit: str) -> AbstractContextManager[Callable[[float], None]]:
         """Report a task of `total` units, unless `total` is 0. Yield a function that receives each completed amount."""
-        if not total:
-            yield lambda _amount: None
-            return
-        task = self.reporter.start(label, total, unit)
-        try:
-            yield task.advance
-        finally:
-            task.finish()
+        return self.reporter(label, total, unit) if total else nullcontext(lambda _amount: None)
 
     def map(
         self,

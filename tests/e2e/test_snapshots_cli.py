@@ -14,7 +14,7 @@ from assets.steps.snapshot import DISK_FACTOR
 from pipelines.process.interrupts import SENTENCE
 from resources import connection
 from resources.datasets import ARTICLE_CHANGES
-from resources.engine import Engine, LineReporter
+from resources.engine import Engine, line_reporter
 from resources.lake import Layout
 from resources.sandbox import Settings, running
 from resources.settings import read
@@ -181,7 +181,7 @@ def test_the_next_run_loads_what_is_archived_and_not_loaded(environ, call, servi
     assert f"Snapshot {NAME} (snapshot_articles), from the archive" in told.err
     settings = read(environ)
     with connection.client(settings) as client:
-        layout, engine = Layout(settings.data), Engine(1, LineReporter(str))
+        layout, engine = Layout(settings.data), Engine(1, line_reporter(str))
         fetch_hour(
             plan_hour(hours[1], client, layout, settings.scope_of(ARTICLE_CHANGES), ARTICLE_CHANGES),
             client,

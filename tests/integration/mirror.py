@@ -27,7 +27,7 @@ from pipelines.definitions import build_defs
 from resources import connection
 from resources.adapters import ConfiguredEngine, ConfiguredEnterprise, ConfiguredLake, ConfiguredWarehouse
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
-from resources.engine import Engine, LineReporter
+from resources.engine import Engine, line_reporter
 from resources.enterprise import EnterpriseClient, RetryPolicy
 from resources.lake import Converter, Layout
 from resources.settings import Settings as PipelineSettings
@@ -197,7 +197,7 @@ class Mirror:
 
         class Watched(ConfiguredEngine):
             def engine(self, say: Callable[[str], None]) -> Engine:
-                return Engine(workers=self.settings.workers, reporter=LineReporter(hear))
+                return Engine(workers=self.settings.workers, reporter=line_reporter(hear))
 
         return {"engine": Watched(self.settings)}
 

@@ -15,14 +15,14 @@ from pipelines.operations import restore as restoring
 from resources import backup as backups
 from resources.data_folder import claim
 from resources.datasets import SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES, STRUCTURED_ARTICLES
-from resources.engine import Engine, LineReporter
+from resources.engine import Engine, line_reporter
 from resources.sandbox import Settings, running
 from resources.warehouse import Warehouse
 from tests.integration.listening import listen
 from tests.integration.mirror import Mirror
 
 NOW = datetime(2026, 2, 3, 5, 40, tzinfo=UTC)
-QUIET = LineReporter(lambda _: None)
+QUIET = line_reporter(lambda _: None)
 
 
 def digests(warehouse):

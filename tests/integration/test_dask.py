@@ -33,7 +33,7 @@ from benchmarks.workload import build
 from pipelines.report import status as report_status
 from pipelines.report.status import as_json, collect
 from resources import datasets, remote
-from resources.engine import Engine, LineReporter
+from resources.engine import Engine, line_reporter
 from resources.engine import mapping as errors
 from resources.engine.dask import Call, Cluster, TimeLimits
 from resources.engine.dask import cluster as dask_cluster
@@ -109,7 +109,7 @@ def calls(*arguments):
 def test_files_and_counts_are_those_of_threads_and_nothing_is_converted_twice(shared, tmp_path):
     made, data = shared
     archives, lines = archives_in(data, 9), []
-    engine = Engine(reporter=LineReporter(lines.append))
+    engine = Engine(reporter=line_reporter(lines.append))
     with RemoteConverter(made.address, Layout(data), answer_seconds=QUICK.answer) as converter:
         first = convert_archives("them", archives, Layout(data), bodies=["html"], converter=converter, engine=engine)
         again = convert_archives("them", archives, Layout(data), bodies=["html"], converter=converter, engine=engine)

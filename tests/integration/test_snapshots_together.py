@@ -6,7 +6,7 @@ import pytest
 
 from pipelines.operations import snapshots
 from resources.datasets import SNAPSHOT_ARTICLES
-from resources.engine import LineReporter
+from resources.engine import line_reporter
 from resources.enterprise import FetchOptions
 from resources.settings import Settings
 from tests.integration.mirror import PROJECTS
@@ -28,7 +28,7 @@ def sandbox(sandbox):
 
 
 def fetch(client, together):
-    return snapshots.download(client, together, reporter=LineReporter(lambda _: None))
+    return snapshots.download(client, together, reporter=line_reporter(lambda _: None))
 
 
 def test_a_snapshot_that_was_replaced_while_another_was_fetched_is_planned_again(client, sandbox, together):

@@ -65,8 +65,8 @@ def test_downloads_and_threads_are_as_many_as_were_asked_for():
     said = []
     engine = ConfiguredEngine(Settings(workers=3)).engine(said.append)
     assert engine.workers == 3
-    engine.reporter.start("x", 1000, "B")
-    assert said == ["x: 1.0 kB"]
+    with engine.task("x", 1000, "B"):
+        assert said == ["x: 1.0 kB"]
     with ConfiguredEngine(Settings(threads=2)).converter(ConfiguredLake(Settings())) as converter:
         assert converter.workers == 2
 

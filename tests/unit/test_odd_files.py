@@ -22,7 +22,7 @@ from pipelines.process import processes
 from resources import files, settings
 from resources.data_folder import OriginError, claim, origin_of, ready
 from resources.datasets import ARTICLE_CHANGES
-from resources.engine import LineReporter, Outcome
+from resources.engine import Outcome, line_reporter
 from resources.enterprise import read_listing, read_set
 from resources.enterprise.account.token_store import TokenStore
 from resources.enterprise.download.archived import Sidecar, is_landed
@@ -255,7 +255,7 @@ def test_a_damaged_history_is_said_and_backed_up_as_it_is(tmp_path, name):
     with pytest.raises(processes.InstanceError, match=told), processes.opened(home) as opened:
         opened.all_instigator_state()
     (tmp_path / "data/archive").mkdir()
-    taken = backup.take(tmp_path / "data", tmp_path / "to", LineReporter(lambda _: None), keep=1)
+    taken = backup.take(tmp_path / "data", tmp_path / "to", line_reporter(lambda _: None), keep=1)
     [problem] = taken.problems
     assert f"1 database in Dagster's history is damaged (dagster/{name})" in problem
     assert (taken.backup.path / "dagster" / name).read_bytes() == damaged.read_bytes()

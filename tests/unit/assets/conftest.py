@@ -21,7 +21,7 @@ from assets.steps.hourly_run import HourlyRun
 from resources import datasets
 from resources.adapters import ConfiguredEnterprise, ConfiguredLake, ConfiguredWarehouse
 from resources.datasets import ARTICLE_CHANGES, named
-from resources.engine import Engine, LineReporter
+from resources.engine import Engine, line_reporter
 from resources.enterprise import EnterpriseClient
 from resources.formatting import hour_text
 from resources.lake import Archive, Converter, Layout
@@ -83,7 +83,7 @@ class Bench:
 
     @property
     def engine(self) -> Engine:
-        return Engine(workers=2, reporter=LineReporter(self.said.append, seconds=3600))
+        return Engine(workers=2, reporter=line_reporter(self.said.append, seconds=3600))
 
     @property
     def warehouse(self) -> Warehouse:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -18,9 +19,9 @@ from resources import backup as backups
 from resources import files
 from resources.backup import BackupDiskFullError, BackupError, walk
 from resources.data_folder import BackupUnderWayError, copying, removing
-from resources.engine import LineReporter
+from resources.engine import line_reporter
 
-QUIET = LineReporter(lambda _: None)
+QUIET = line_reporter(lambda _: None)
 NOW = datetime(2026, 11, 23, 8, 5, tzinfo=UTC)
 FILES = {
     f"lake/t/date=2026-11-{day:02}/hour={hour:02}/a.parquet": b"%d %d" % (day, hour)
@@ -125,19 +126,12 @@ def test_a_file_that_vanishes_is_skipped_and_a_growing_one_is_copied_as_of_one_m
         if source.path == gone:
             gone.unlink()
 
-    class Growing:
-        def start(self, *_):
-            return self
-
-        def advance(self, _):
-            with growing.open("ab") as file:
-                file.write(b"more")
-
-        def finish(self):
-            pass
+    def grow(_):
+        with growing.open("ab") as file:
+            file.write(b"more")
 
     while_copying(change)
-    taken = take(data, tmp_path / "to", reporter=Growing())
+    taken = take(data, tmp_path / "to", reporter=lambda *_: nullcontext(grow))
     assert taken.backup.file_count == 4
     for name, digest in taken.backup.sums():
         assert files.md5_of(taken.backup.path / name) == digest

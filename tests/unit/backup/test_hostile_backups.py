@@ -22,10 +22,10 @@ from pipelines.process.processes import WORKSPACE
 from resources import backup as backups
 from resources import files
 from resources.backup import BackupError
-from resources.engine import LineReporter
+from resources.engine import line_reporter
 from resources.warehouse import Warehouse
 
-QUIET = LineReporter(lambda _: None)
+QUIET = line_reporter(lambda _: None)
 NOW = datetime(2026, 11, 23, 8, 5, tzinfo=UTC)
 FILES = {"lake/t/a.parquet": b"rows", "lake/t/b.parquet": b"more rows", "archive/batches/c.tar.gz": b"an archive"}
 FIRST = "lake/t/a.parquet"

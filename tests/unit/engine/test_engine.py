@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from resources.engine import Engine, LineReporter
+from resources.engine import Engine, line_reporter
 
 
 def test_outcomes_keep_the_order_and_a_failure_stays_alone():
@@ -75,10 +75,9 @@ def test_one_worker_runs_in_the_calling_thread():
 def test_lines_are_told_at_the_start_now_and_then_and_at_the_end():
     lines: list[str] = []
     moments = iter([0.0, 1.0, 6.0, 7.0])
-    task = LineReporter(lines.append, seconds=5, clock=lambda: next(moments)).start("download", 4_000_000, "B")
-    task.advance(1_000_000)  # one second after the start: too soon for a line
-    task.advance(1_000_000)
-    task.finish()
+    with line_reporter(lines.append, seconds=5, clock=lambda: next(moments))("download", 4_000_000, "B") as advance:
+        advance(1_000_000)  # one second after the start: too soon for a line
+        advance(1_000_000)
     assert lines == ["download: 4.0 MB", "download: 50%, 2.0 MB of 4.0 MB", "download: 2.0 MB in 7.0 s"]
 
 
@@ -88,13 +87,12 @@ def test_lines_are_told_at_the_start_now_and_then_and_at_the_end():
 )
 def test_quantities_are_written_for_people(total, unit, text):
     lines: list[str] = []
-    LineReporter(lines.append).start("x", total, unit)
-    assert lines == [f"x: {text}"]
+    with line_reporter(lines.append)("x", total, unit):
+        assert lines == [f"x: {text}"]
 
 
 def test_an_empty_task_ends_without_dividing_by_zero():
     lines: list[str] = []
-    task = LineReporter(lines.append, seconds=0).start("nothing", 0, "file")
-    task.advance(0)
-    task.finish()
+    with line_reporter(lines.append, seconds=0)("nothing", 0, "file") as advance:
+        advance(0)
     assert lines[1].startswith("nothing: 100%")

@@ -142,12 +142,12 @@ class ConfiguredEngine(_Configured):
         """Return the engine, which reports progress as lines of text through `say`."""
         return Engine(workers=self.settings.workers, reporter=line_reporter(say))
 
-    def converter(self, lake: ConfiguredLake) -> Converter | RemoteConverter:
-        """Return a context manager that yields a converter of archives to lake files."""
+    def converter(self, lake: ConfiguredLake, *, is_local: bool = False) -> Converter | RemoteConverter:
+        """Return a context manager that yields a converter of archives. `is_local` selects this process's threads."""
         self.check()
         lake.check()
         chosen, longest = self.settings, lake.record_bytes_max
-        if chosen.engine.startswith(SCHEME):
+        if chosen.engine.startswith(SCHEME) and not is_local:
             return RemoteConverter(chosen.engine, lake.layout, record_bytes_max=longest)
         return Converter(
             workers=chosen.threads,

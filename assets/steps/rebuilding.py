@@ -1,28 +1,26 @@
 """Rebuild missing loads, and missing or damaged lake files, from the archive without contacting the service.
 
 Finished conversions and loads are retained, so repeating the call resumes a killed rebuild. A repair does not change
-rows, so Dagster's history of the hour or snapshot stays valid. A damaged file is moved aside only if its archive
-exists, and is moved back if the conversion fails. If the process is killed meanwhile, the next run creates the file.
+rows, so Dagster's history of the hour or snapshot stays valid. A damaged file is replaced only after its archive was
+converted.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 from assets.describe import sentence
 from assets.steps import hour as batches
 from assets.steps import lookup
 from assets.steps import snapshot as snapshot_sets
-from assets.steps.converting import NotArchivedError, attempts, convert_archives
+from assets.steps.converting import NotArchivedError, attempts
 from assets.steps.snapshot import ArchivedSnapshot
 from resources import datasets, files
 from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
@@ -31,7 +29,6 @@ from resources.datasets.paths import hour_folder, hour_folders
 from resources.engine import Engine, Outcome
 from resources.enterprise import read_listing
 from resources.errors import MirrorError, ends_run
-from resources.files import set_aside
 from resources.formatting import counted, hour_text, listed
 from resources.lake import Archive, ConvertedFile, Converter, Layout, convert_list, journal
 from resources.remote import RemoteConverter
@@ -220,9 +217,8 @@ class Repair:
             if is_short or (most is not None and number >= most):
                 done.waiting = len(units) - number
                 break
-            own = [file for file in faulty if file.parts and set(file.parts) <= set(parts)]
             try:
-                self._load(parts, [files.within(self.layout.lake, file.lake_path) for file in own])
+                self._load(parts)
                 done.load_count += 1
                 loaded.update(parts)
             except (MirrorError, OSError) as error:
@@ -234,13 +230,13 @@ class Repair:
             _log.warning("The lake file %s. The file was replaced from the archive.", file)
         return done
 
-    def _load(self, parts: Sequence[LoadedPart], damaged: Sequence[Path]) -> None:
-        """Convert the parts of one load, then load them. `damaged` lists the damaged or missing files to replace."""
+    def _load(self, parts: Sequence[LoadedPart]) -> None:
+        """Convert the archives of missing and damaged files, then load the parts of one load."""
         dataset, first = named(parts[0].table_name), parts[0]
         if dataset.family is Family.SNAPSHOT:
             assert first.snapshot_id is not None
             archived = snapshot_sets.archived_snapshot(first.snapshot_id, self.layout, dataset, first.snapshot_version)
-            made = self._converted(archived.identifier, archived.archives, dataset, damaged)
+            made = self._converted(archived.identifier, archived.archives, dataset)
             snapshot_sets.load_snapshot(archived, made, self.store, reload=True)
         elif dataset.family is Family.HOURLY:
             assert first.batch_hour is not None
@@ -252,7 +248,7 @@ class Repair:
                     f"{', '.join(f'{name} {number}' for name, number in absent)}, so there is nothing to convert. "
                     "Nothing was changed. Restore the file from a backup."
                 )
-            made = self._converted(hour_text(first.batch_hour), hour.archives, dataset, damaged)
+            made = self._converted(hour_text(first.batch_hour), hour.archives, dataset)
             batches.load_hour(hour, made, self.store, reload=True)
         else:
             wanted = {(part.project_id, part.namespace_id, part.source_at) for part in parts}
@@ -263,28 +259,15 @@ class Repair:
                     "The archived lookup responses are missing, so there is nothing to convert. Nothing was changed. "
                     "Restore the file from a backup."
                 )
-            made = self._converted("the lookups", archives, dataset, damaged)
+            made = self._converted("the lookups", archives, dataset)
             self.store.load_lookups(made, reload=True)
 
-    def _converted(
-        self, name: str, archives: Sequence[Archive], dataset: Dataset, damaged: Sequence[Path]
-    ) -> list[ConvertedFile]:
+    def _converted(self, name: str, archives: Sequence[Archive], dataset: Dataset) -> list[ConvertedFile]:
         bodies = self.bodies_of(dataset)
-        aside = [(path, set_aside(path)) for path in damaged if os.path.lexists(path)]
-        try:
-            made = convert_archives(
-                name, archives, self.layout, bodies=bodies, converter=self.converter, engine=self.engine
-            )
-        except BaseException:
-            for path, kept in aside:
-                if not path.exists():
-                    kept.replace(path)
-            raise
-        # also remove leftovers of a killed repair, except folders, which can contain a user's files
-        for kept in [kept for path in damaged for kept in path.parent.glob(f"{path.name}.damaged*")]:
-            if not kept.is_dir():
-                kept.unlink()
-        return made
+        outcomes = attempts(
+            name, archives, self.layout, bodies=bodies, converter=self.converter, engine=self.engine, again=True
+        )
+        return [outcome.unwrap() for outcome in outcomes]
 
 
 def _units(faulty: Sequence[FaultyFile]) -> Iterator[list[LoadedPart]]:
@@ -317,7 +300,7 @@ def repaired(
     """Repair missing or damaged lake files in the build file's ledger (see `Repair.run`)."""
     store = warehouse.warehouse
     faulty = store.faulty_lake_files()
-    with engine.converter(lake) as converter:
+    with engine.converter(lake, is_local=True) as converter:
         floor = int(lake.settings.min_free_gb * 1e9)
         return Repair(lake.layout, store, converter, engine.engine(say), lake.bodies_of, floor).run(faulty, most)
 

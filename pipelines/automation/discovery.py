@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import dagster as dg
 
@@ -24,7 +24,6 @@ from assets.layers import HOUR, RunTag, hour_of, keys, recent_hours
 from pipelines.embedding import prefix_of
 from pipelines.process.processes import UNDER_WAY
 from resources import connection
-from resources.adapters import EnterpriseResource, WarehouseResource
 from resources.datasets import ARTICLE_CHANGES, RETENTION, Dataset
 from resources.enterprise import EnterpriseClient, read_listing
 from resources.enterprise.data_api import UNCOUNTED
@@ -34,7 +33,7 @@ from resources.formatting import counted, moment_text
 from resources.lake import Layout
 from resources.settings import Settings
 from resources.tables import RECHECKS, HourState
-from resources.warehouse import CoverageRow
+from resources.warehouse import Warehouse
 
 #: Maximum number of hours per run. An outage of two days needs three runs.
 SPAN: Final = 16
@@ -54,47 +53,33 @@ _ARTICLES: Final = keys(ARTICLE_CHANGES)
 DONE: Final = frozenset({HourState.LOADED, HourState.EMPTY, HourState.ABSENT, HourState.PAST_RETENTION})
 
 
-class Span(NamedTuple):
-    """Range of hours, including the first and the last hour."""
-
-    first: datetime
-    last: datetime
-
-    def covers(self, hour: datetime) -> bool:
-        return self.first <= hour <= self.last
+#: First and last hour of a range.
+Span = tuple[datetime, datetime]
 
 
 def missing_hours(
     now: datetime,
-    rows: Iterable[CoverageRow],
-    layout: Layout,
+    store: Warehouse,
     scope: Collection[tuple[str, int]],
     dataset: Dataset,
     beginnings: Mapping[tuple[str, int], datetime] | None = None,
 ) -> list[datetime]:
     """Return recent hours in which a mirrored project's data is missing, and hours to fetch again, oldest first.
 
-    `beginnings` contains each project's first hour to consider. By default, all recent hours are considered.
+    `beginnings` contains each project's first hour to consider. By default, all recent hours are considered. Raises
+    MirrorError if the warehouse is in use.
     """
+    rows = store.coverage(since=now - RETENTION, published=False, dataset=dataset) if store.build_path.exists() else []
     done: dict[datetime, set[tuple[str, int]]] = {}
     for row in rows:
         if row.state in DONE:
             done.setdefault(row.batch_hour, set()).add((row.project_id, row.namespace_id))
-    found = []
+    found, layout = [], Layout(store.data)
     for hour in recent_hours(now):
         places = {place for place in scope if beginnings is None or beginnings.get(place, now) <= hour}
         if places - done.get(hour, set()) or _is_due(layout.batch_list(dataset, hour), hour, now, places):
             found.append(hour)
     return found
-
-
-def missing_now(
-    now: datetime, enterprise: EnterpriseResource, warehouse: WarehouseResource, dataset: Dataset
-) -> list[datetime]:
-    """Return the `missing_hours` for a dataset's mirrored scope. Raises MirrorError if the warehouse is in use."""
-    store = warehouse.glance
-    rows = store.coverage(since=now - RETENTION, published=False, dataset=dataset) if store.build_path.exists() else []
-    return missing_hours(now, rows, Layout(store.data), enterprise.settings.scope_of(dataset), dataset)
 
 
 def _is_due(listing: Path, hour: datetime, now: datetime, places: set[tuple[str, int]]) -> bool:
@@ -161,15 +146,15 @@ def without_busy(
             requested.setdefault(run.tags.get(RunTag.ROOT_RUN, run.run_id), (span, end))
     found = Open()
     for hour in hours:
-        ends = [end for span, end in requested.values() if span.covers(hour)]
+        ends = [end for (first, last), end in requested.values() if first <= hour <= last]
         until = max(ends) + WAITS[min(len(ends), len(WAITS)) - 1] if ends else now
-        if any(span.covers(hour) for span in running):
+        if any(first <= hour <= last for first, last in running):
             found.busy.append(hour)
         elif now < until:
             found.waiting[hour] = until
         else:
             found.wanted.append(hour)
-            found.have_failed |= any(span.covers(hour) for _, span, _ in failed)
+            found.have_failed |= any(first <= hour <= last for _, (first, last), _ in failed)
     return found
 
 
@@ -183,7 +168,7 @@ def _span_of(run: dg.DagsterRun, layers: Collection[dg.AssetKey]) -> Span | None
     if first is None or last is None:
         return None
     with suppress(ValueError):  # the partition is a snapshot
-        return Span(hour_of(first), hour_of(last))
+        return hour_of(first), hour_of(last)
     return None
 
 
@@ -217,7 +202,7 @@ def spans(hours: Iterable[datetime]) -> list[Span]:
     rest, found = sorted(hours), []
     while rest:
         within = [hour for hour in rest if hour < rest[0] + SPAN * HOUR]
-        found.append(Span(within[0], within[-1]))
+        found.append((within[0], within[-1]))
         rest = rest[len(within) :]
     return [*found[:1], *found[1:][-1:], *found[1:-1]]
 

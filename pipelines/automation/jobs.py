@@ -127,9 +127,10 @@ def each_hour(
     moment, store = context.scheduled_execution_time, warehouse.glance
     hour = last_complete_hour(moment)
     key, state = key_of(hour), [prefix.key(one) for one in (*current.KEYS, published.KEY)]
-    mirrored = [one for one in datasets(Family.HOURLY) if enterprise.settings.scope_of(one)]
+    scopes = {one: scope for one in datasets(Family.HOURLY) if (scope := enterprise.settings.scope_of(one))}
+    mirrored = list(scopes)
     try:
-        missing = [one for one in mirrored if hour in discovery.missing_now(moment, enterprise, warehouse, one)]
+        missing = [one for one in mirrored if hour in discovery.missing_hours(moment, store, scopes[one], one)]
         is_pending = bool(store.pending_hours() or store.pending_snapshots() or store.unpublished_revision())
     except MirrorError:
         missing = mirrored  # the run waits for the process that writes the warehouse

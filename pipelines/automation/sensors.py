@@ -76,7 +76,7 @@ def _missing(
 ) -> list[dg.RunRequest] | str:
     """Return one run request per span of a dataset's missing hours, or the reason for requesting no runs."""
     now = datetime.now(UTC)
-    missing = discovery.missing_now(now, enterprise, warehouse, dataset)
+    missing = discovery.missing_hours(now, warehouse.glance, enterprise.settings.scope_of(dataset), dataset)
     keys = [prefix.key(key) for key in layers.keys(dataset)]
     partitions = context.repository_def.asset_graph.get(keys[-1]).partitions_def if context.repository_def else None
     # the operator might have set a first hour that is later than the service's oldest hour

@@ -11,7 +11,7 @@ from assets.steps import snapshot as snapshot_sets
 from assets.steps.converting import NotArchivedError
 from pipelines.automation.discovery import missing_hours
 from resources import datasets
-from resources.datasets import RETENTION, Dataset, Family
+from resources.datasets import Dataset, Family
 from resources.enterprise import EnterpriseClient, SnapshotPlan
 from resources.errors import MirrorError
 from resources.lake import Layout
@@ -49,11 +49,10 @@ def snapshots_to_fetch(
 
 def lacking_hours(settings: Settings, newest: datetime, now: datetime) -> list[datetime]:
     """Return missing hours up to `newest` that the service still retains and that a run can complete, oldest first."""
-    layout, warehouse, lacking = Layout(settings.data), Warehouse(settings.data), set()
+    warehouse, lacking = Warehouse(settings.data), set[datetime]()
     for dataset in datasets.datasets(Family.HOURLY) if warehouse.build_path.exists() else ():
-        rows = warehouse.coverage(since=now - RETENTION, published=False, dataset=dataset)
         scope, beginnings = settings.scope_of(dataset), warehouse.beginnings(dataset)
-        lacking.update(missing_hours(now, rows, layout, scope, dataset, beginnings))
+        lacking.update(missing_hours(now, warehouse, scope, dataset, beginnings))
     return sorted(hour for hour in lacking if hour <= newest)
 
 

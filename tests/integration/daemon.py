@@ -202,10 +202,4 @@ class Daemon:
             return schedule.evaluate_tick(context)
 
     def missing(self, now: datetime, scope: Sequence[tuple[str, int]] = (("enwiki", 0),)) -> list[datetime]:
-        return missing_hours(
-            now,
-            self.warehouse.coverage(published=False, dataset=datasets.ARTICLE_CHANGES),
-            self.resources["lake"].layout,
-            tuple(scope),
-            datasets.ARTICLE_CHANGES,
-        )
+        return missing_hours(now, self.warehouse, tuple(scope), datasets.ARTICLE_CHANGES)

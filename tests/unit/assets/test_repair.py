@@ -80,7 +80,6 @@ def test_whatever_lies_in_their_place_is_replaced(bench, loaded):
     bench.warehouse.note_damage(loaded["dewiki"].relative_to(bench.layout.lake).as_posix(), str(found.value))
     for project in ("enwiki", "frwiki", "itwiki"):
         loaded[project].unlink()
-    loaded["enwiki"].with_name(f"{loaded['enwiki'].name}.damaged").touch()  # a repair was killed
     loaded["frwiki"].mkdir()
     (loaded["frwiki"] / "mine").touch()
     os.mkfifo(loaded["itwiki"])

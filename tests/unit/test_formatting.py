@@ -17,15 +17,11 @@ MOMENT = datetime(2026, 11, 20, 5, 7, tzinfo=UTC)
 @pytest.mark.parametrize(
     ("number", "noun", "text"),
     [
-        (1, "hour", "1 hour"),
-        (2, "hour", "2 hours"),
-        (0, "file", "0 files"),
-        (1204, "rejected line", "1,204 rejected lines"),
-        (2, "entry", "2 entries"),
-        (3, "day", "3 days"),
+        (1, "hour", "1 hour"), (2, "hour", "2 hours"), (0, "file", "0 files"),
+        (1204, "rejected line", "1,204 rejected lines"), (2, "entry", "2 entries"), (3, "day", "3 days"),
         (2, "batch", "2 batches"),
     ],
-)
+)  # fmt: skip
 def test_one_is_singular_and_all_else_plural(number, noun, text):
     assert formatting.counted(number, noun) == formatting.amount_text(number, noun) == text
 

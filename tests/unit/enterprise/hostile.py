@@ -281,13 +281,9 @@ def odd_chunks(chance, request, reply):
 
 def no_http(chance, request, reply):
     openings = [
-        b"",
-        b"\r\n\r\n",
-        b"HTTP/0.9 200\r\n\r\n",
-        b"HTTP/2 200\r\n\r\n",
-        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"", b"\r\n\r\n", b"HTTP/0.9 200\r\n\r\n", b"HTTP/2 200\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         b"\x16\x03\x01\x02",
-    ]
+    ]  # fmt: skip
     openings += [
         b"SSH-2.0-x\r\n",
         b"HTTP/1.1\r\n\r\n",

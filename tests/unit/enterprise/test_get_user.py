@@ -13,18 +13,11 @@ PATH = "/v1/get-user"
 @pytest.mark.parametrize(
     "reply",
     [
-        error_reply(400, "no"),
-        error_reply(401, "Unauthorized"),
-        error_reply(403, "Forbidden"),
-        error_reply(404, "Not Found"),
-        error_reply(422, "no"),
-        error_reply(429, "Too Many Requests"),
-        error_reply(500, "no"),
-        html_reply(404),
-        json_reply({"chunk_limit": 10**30}),
-        Reply(200, b"Jwt is expired"),
+        error_reply(400, "no"), error_reply(401, "Unauthorized"), error_reply(403, "Forbidden"),
+        error_reply(404, "Not Found"), error_reply(422, "no"), error_reply(429, "Too Many Requests"),
+        error_reply(500, "no"), html_reply(404), json_reply({"chunk_limit": 10**30}), Reply(200, b"Jwt is expired"),
     ],
-)
+)  # fmt: skip
 def test_a_snapshot_is_fetched_where_the_account_is_not_described(client, fake, tmp_path, caplog, reply):
     fake.add_snapshot("frwiki_namespace_0", b"a" * 50, b"b" * 50)
     fake.script(PATH, *[reply] * 99)

@@ -67,14 +67,10 @@ def test_what_is_no_title_costs_nothing(client, fake, name):
 @pytest.mark.parametrize(
     ("kind", "identifier"),
     [
-        ("items", "P31"),
-        ("properties", "Q1"),
-        ("labels", "42"),
-        ("items", "Q0"),
-        ("items", "Q" + "9" * 11),
+        ("items", "P31"), ("properties", "Q1"), ("labels", "42"), ("items", "Q0"), ("items", "Q" + "9" * 11),
         ("lexemes", "L1"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_entity_is_not_sent(client, fake, kind, identifier):
     with pytest.raises(errors.InvalidRequest, match="Nothing was sent"):
         client.lookups.entity(kind, identifier)

@@ -60,35 +60,17 @@ def test_a_size_that_is_none_is_not_of_the_documented_form(client, fake, hour, r
 @pytest.mark.parametrize(
     ("place", "value"),
     [
-        ("version", "../../x"),
-        ("version", "a" * 10_000),
-        ("version", "\0"),
-        ("version", "7"),
-        ("version", "D41D8CD98F00B204E9800998ECF8427E"),
-        ("version", None),
-        ("identifier", "../x"),
-        ("identifier", "/etc/passwd"),
-        ("identifier", "a" * 10_000),
-        ("identifier", "a\0b"),
-        ("identifier", "a\n"),
-        ("identifier", ".hidden"),
-        ("identifier", ""),
-        ("identifier", "ä"),
-        ("identifier", "a\u202eb"),
-        ("identifier", None),
-        ("identifier", ["enwiki_namespace_0"]),
-        ("is_part_of", None),
-        ("is_part_of", "enwiki"),
-        ("is_part_of", {"identifier": 7}),
-        ("namespace", {"identifier": 10**30}),
-        ("namespace", {"identifier": 2**31}),
-        ("namespace", {"identifier": "Talk"}),
-        ("date_modified", "0000-01-01T00:00:00Z"),
-        ("date_modified", "9999-12-31T23:59:59-14:00"),
-        ("date_modified", "0001-01-01T00:00:00+14:00"),
-        ("date_modified", 1e300),
+        ("version", "../../x"), ("version", "a" * 10_000), ("version", "\0"), ("version", "7"),
+        ("version", "D41D8CD98F00B204E9800998ECF8427E"), ("version", None), ("identifier", "../x"),
+        ("identifier", "/etc/passwd"), ("identifier", "a" * 10_000), ("identifier", "a\0b"), ("identifier", "a\n"),
+        ("identifier", ".hidden"), ("identifier", ""), ("identifier", "ä"), ("identifier", "a\u202eb"),
+        ("identifier", None), ("identifier", ["enwiki_namespace_0"]), ("is_part_of", None), ("is_part_of", "enwiki"),
+        ("is_part_of", {"identifier": 7}), ("namespace", {"identifier": 10**30}),
+        ("namespace", {"identifier": 2**31}), ("namespace", {"identifier": "Talk"}),
+        ("date_modified", "0000-01-01T00:00:00Z"), ("date_modified", "9999-12-31T23:59:59-14:00"),
+        ("date_modified", "0001-01-01T00:00:00+14:00"), ("date_modified", 1e300),
     ],
-)
+)  # fmt: skip
 def test_a_record_that_cannot_be_used_leaves_out_its_project_alone(client, fake, hour, record, place, value):
     assert_left_out(client, fake, hour, json.dumps(record | {place: value}), place)
 
@@ -194,17 +176,11 @@ def test_a_token_that_cannot_stand_in_a_header_is_refused_and_not_shown(client, 
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("access_token", "stored\r\nX-Evil: 1"),
-        ("access_expires_at", "9999-12-31T23:59:59-14:00"),
-        ("refresh_obtained_at", "9999-12-31T00:00:00+00:00"),
-        ("access_obtained_at", "0001-01-01T00:00:00+00:00"),
-        ("refresh_count", float("inf")),
-        ("refresh_count", None),
-        (None, ""),
-        (None, "{"),
-        (None, "[]"),
+        ("access_token", "stored\r\nX-Evil: 1"), ("access_expires_at", "9999-12-31T23:59:59-14:00"),
+        ("refresh_obtained_at", "9999-12-31T00:00:00+00:00"), ("access_obtained_at", "0001-01-01T00:00:00+00:00"),
+        ("refresh_count", float("inf")), ("refresh_count", None), (None, ""), (None, "{"), (None, "[]"),
     ],
-)
+)  # fmt: skip
 def test_a_token_file_that_is_damaged_is_ignored_with_a_warning(client, fake, tmp_path, caplog, field, value):
     client.account.login()
     path = tmp_path / "state" / "tokens.json"
@@ -218,16 +194,10 @@ def test_a_token_file_that_is_damaged_is_ignored_with_a_warning(client, fake, tm
 @pytest.mark.parametrize(
     "location",
     [
-        "http://[::1",
-        "http://127.0.0.1:99999999/x",
-        "http://user:PassInAddress@127.0.0.1/x",
-        "gopher://127.0.0.1/",
-        "javascript:alert(1)",
-        "http://127.0.0.1/\x85",
-        "http://\xe4\xe4/",
-        "http://127.0.0.1:x/",
+        "http://[::1", "http://127.0.0.1:99999999/x", "http://user:PassInAddress@127.0.0.1/x", "gopher://127.0.0.1/",
+        "javascript:alert(1)", "http://127.0.0.1/\x85", "http://\xe4\xe4/", "http://127.0.0.1:x/",
     ],
-)
+)  # fmt: skip
 def test_an_address_that_is_none_is_refused(client, fake, hour, record, tmp_path, location):
     fake.script(f"{LIST}/{NAME}/download", *[Reply(307, b"", {"Location": location})] * 9)
     with pytest.raises(errors.UnexpectedAnswer, match="redirects to an invalid URL") as caught:
@@ -240,17 +210,10 @@ def test_an_address_that_is_none_is_refused(client, fake, hour, record, tmp_path
 @pytest.mark.parametrize(
     "asked",
     [
-        "nan",
-        "inf",
-        "-1e999",
-        "9" * 5000,
-        "Fri, 31 Dec 99999 00:00:00 GMT",
-        "Mon, 01 Jan 0001 00:00:00 +1400",
-        "86400",
-        "Wed, 01 Jan 2126 00:00:00 GMT",
-        "soon",
+        "nan", "inf", "-1e999", "9" * 5000, "Fri, 31 Dec 99999 00:00:00 GMT", "Mon, 01 Jan 0001 00:00:00 +1400",
+        "86400", "Wed, 01 Jan 2126 00:00:00 GMT", "soon",
     ],
-)
+)  # fmt: skip
 def test_a_wait_of_a_day_or_of_nonsense_is_not_waited_for(client, fake, status, asked):
     fake.script("/v2/codes", json_reply({"status": status, "message": "x"}, status, **{"Retry-After": asked}))
     assert len(client.lists.reference("codes")) == 1

@@ -276,17 +276,11 @@ class TestAnswersAndRefusals:
     @pytest.mark.parametrize(
         ("status", "asked", "seconds"),
         [
-            (429, "120", 120),
-            (503, "7.5", 7.5),
-            (503, "Sun, 01 Nov 2026 06:12:00 GMT", 120),
-            (429, "999999999", 300),
-            (503, "Fri, 31 Dec 9999 23:59:59 GMT", 300),
-            (429, "-5", 0),
-            (429, "1e400", 0),
-            (503, "Sun, 01 Nov 2020 06:12:00 GMT", 0),
-            (503, "soon", 0),
+            (429, "120", 120), (503, "7.5", 7.5), (503, "Sun, 01 Nov 2026 06:12:00 GMT", 120),
+            (429, "999999999", 300), (503, "Fri, 31 Dec 9999 23:59:59 GMT", 300), (429, "-5", 0), (429, "1e400", 0),
+            (503, "Sun, 01 Nov 2020 06:12:00 GMT", 0), (503, "soon", 0),
         ],
-    )
+    )  # fmt: skip
     def test_a_refusal_says_when_to_come_again(self, fake, client, monkeypatch, status, asked, seconds):
         waits, ended = [], threading.Event()
 

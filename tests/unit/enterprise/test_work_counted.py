@@ -131,14 +131,10 @@ def test_only_a_strong_etag_is_asked_to_match(client, fake, hour, batch, target,
 @pytest.mark.parametrize(
     ("place", "etag"),
     [
-        ("0-399999/400000", None),
-        ("0-9/400000", None),
-        ("999-399999/400000", None),
-        ("1001-399999/400000", None),
-        ("1000-399999/400001", None),
-        ("1000-399999/400000", '"another"'),
+        ("0-399999/400000", None), ("0-9/400000", None), ("999-399999/400000", None), ("1001-399999/400000", None),
+        ("1000-399999/400001", None), ("1000-399999/400000", '"another"'),
     ],
-)
+)  # fmt: skip
 def test_bytes_of_another_place_or_object_are_not_written(client, fake, hour, batch, target, content, place, etag):
     start = int(place.partition("-")[0])
     headers = {"Content-Range": f"bytes {place}"} | ({"ETag": etag} if etag else {})

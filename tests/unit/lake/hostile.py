@@ -1,21 +1,20 @@
-"""Hostile archives, each made from its seed, with what is known of how it must end.
-
-They are converted by `hostile_worker`.
-"""
+"""Hostile archives, each made from its seed, with what is known of how it must end."""
 
 from __future__ import annotations
 
 import json
 import random
 import re
-import tarfile
 import zlib
 from collections import Counter
 from dataclasses import dataclass, field
 
+from tests.unit.lake.test_hostile_tars import END, header, member, pax
+from tests.unit.lake.test_tiny_lines import LONG
+from tests.unit.lake.test_tiny_lines import spoilt as short
+
 BOM = b"\xef\xbb\xbf"
 BLOCK = 512
-END = bytes(2 * BLOCK)
 #: One archive in so many has megabytes, in a form that costs time or memory.
 HEAVY_EVERY = 100
 
@@ -61,18 +60,6 @@ def record(number: int, rng: random.Random) -> dict:
     }
 
 
-def delete(number: int) -> dict:
-    """The shortest record that the service sends."""
-    return {
-        "name": f"P{number}",
-        "identifier": number,
-        "version": {"identifier": 1},
-        "namespace": {"identifier": 0},
-        "is_part_of": {"identifier": "enwiki"},
-        "event": {"type": "delete", "date_created": "2026-11-19T05:10:11Z"},
-    }
-
-
 NUMBERS = ["1e400", "-0", "1e-400", "1" * 5000, "12345678901234567890.5", "1e999999999", "0." + "7" * 900, "7"]
 
 
@@ -101,10 +88,8 @@ ODD = {
     "odd key": lambda rng, line: with_field(line, "1," + json.dumps(chr(rng.choice([0, 34, 128, 0x1F43F])) * 3) + ":1"),
     "long": lambda rng, line: with_field(line, json.dumps("x" * rng.randrange(200_000))),
 }
-#: Lines that cannot be rows.
+#: Lines that cannot be rows, but for those of which `test_tiny_lines` knows.
 BAD = {
-    "empty object": lambda _rng, _line: b"{}",
-    "not utf-8": lambda _rng, line: line.replace(b"P", b"\xff", 1),
     "overlong": lambda _rng, line: with_field(line, '"x"').replace(b'"x"', b'"\xc0\x80"'),
     "raw nul": lambda _rng, line: line[:9] + b"\0" + line[9:],
     "cut": lambda rng, line: line[: rng.randrange(1, len(line))],
@@ -112,9 +97,7 @@ BAD = {
     "two, apart": lambda _rng, line: line + b" \t" + line,
     "deep": lambda rng, line: with_field(line, nested(rng.choice([501, 3000, 60_000]), rng.choice("{["))),
     "deep, known": lambda _rng, line: line.replace(b'"event": {', b'"event": ' + b"[" * 900 + b"]" * 900 + b',"x": {'),
-    "surrogate": lambda _rng, line: with_field(line, '"\\ud800"'),
     "surrogate key": lambda _rng, line: with_field(line, '1,"\\udc00":1,"\\udc00":1'),
-    "key twice": lambda _rng, line: with_field(line, '1,"new":1'),
     "known key twice": lambda _rng, line: line[:-1] + b',"namespace":null}',
     "nan": lambda rng, line: with_field(line, rng.choice(["NaN", "-Infinity", "01", "+1", "1.", ".5", "0x1", "--1"])),
     "number too large": lambda _rng, line: re.sub(
@@ -122,13 +105,12 @@ BAD = {
     ),
     "double too large": lambda rng, line: line[:-1] + b',"is_part_of2":1,"image":{"thumbnail":{"width":1e400}}}',
     "list": lambda _rng, line: b"[" + line + b"]",
-    "null": lambda _rng, _line: b"null",
     "noise": lambda rng, _line: rng.randbytes(rng.randrange(1, 300)).replace(b"\n", b"") or b"x",
     "brackets": lambda rng, _line: (
         rng.choice([b"[", b"{", b'{"a":', b"]", b'"', b"\\"]) * rng.choice([1, 2000, 50_000])
     ),
-    "other project": lambda _rng, line: line.replace(b'"enwiki"', b'"frwiki"'),
-}
+    "tiny": lambda rng, _line: rng.choice([b"{}", b"null"]),
+} | {name: lambda rng, _line, make=make: make(rng.randrange(10**6)) for name, make in LONG.items()}
 BLANK = [b"", b" ", b"\t", b"\r", b" \t \r"]
 
 
@@ -139,7 +121,7 @@ def member_data(rng: random.Random, hostile: Hostile, first: int) -> bytes:
     chance = {"good": 1.0, "mixed": 0.5, "bad": 0.0, "blank": 0.1}.get(style, 1.0)
     lines: list[bytes] = []
     for number in range(first, first + count):
-        line = json.dumps(delete(number) if style == "short" else record(number, rng)).encode()
+        line = short(number) if style == "short" else json.dumps(record(number, rng)).encode()
         if rng.random() < chance:
             hostile.good[number] += 1
         elif rng.random() < 0.3:
@@ -173,7 +155,7 @@ def heavy_data(rng: random.Random, hostile: Hostile) -> bytes:
 
 
 def short_lines(_rng: random.Random, _line: bytes, size: int) -> tuple[bytes, Counter[int]]:
-    line = json.dumps(delete(1)).encode() + b"\n"
+    line = short(1) + b"\n"
     count = size // 4 // len(line)
     return line * count, Counter({1: count})
 
@@ -246,46 +228,6 @@ HEAVY = {
 # --- The tar --------------------------------------------------------------------------------------------------------
 
 
-def header(name: bytes, size: int, kind: bytes = b"0") -> bytearray:
-    """A header of 512 bytes."""
-    info = tarfile.TarInfo("x")
-    info.size = size
-    raw = bytearray(info.tobuf(tarfile.USTAR_FORMAT))
-    raw[:100] = name[:100].ljust(100, b"\0")
-    raw[156:157] = kind
-    return raw
-
-
-def signed(raw: bytearray) -> bytes:
-    """The header with the checksum that it should have."""
-    raw[148:156] = b" " * 8
-    raw[148:156] = b"%06o\0 " % sum(raw)
-    return bytes(raw)
-
-
-def padded(data: bytes) -> bytes:
-    """Whole blocks."""
-    return data + bytes(-len(data) % BLOCK)
-
-
-def pax(payload: bytes, kind: bytes = b"x") -> bytes:
-    """An extended header."""
-    return signed(header(b"pax", len(payload), kind)) + padded(payload)
-
-
-def pax_field(key: bytes, value: bytes) -> bytes:
-    """A record of an extended header, with its right length."""
-    length = len(key) + len(value) + 3
-    while len(str(length)) + len(key) + len(value) + 3 != length:
-        length = len(str(length)) + len(key) + len(value) + 3
-    return b"%d %s=%s\n" % (length, key, value)
-
-
-def long_name(name: bytes) -> bytes:
-    """GNU's long name."""
-    return signed(header(b"././@LongLink", len(name) + 1, b"L")) + padded(name + b"\0")
-
-
 NAMES = [
     *(b"a.ndjson", b"enwiki_namespace_0_1.ndjson", b"dir/b.ndjson", b"../c.ndjson", b"/d.ndjson", b"A.NDJSON"),
     *("é.ndjson".encode(), b"\xff\xfe.ndjson", b"\x1b[31m.ndjson", b"with blank .ndjson", b".ndjson", b"x\n.ndjson"),
@@ -301,22 +243,22 @@ def one_member(rng: random.Random, hostile: Hostile, name: bytes, data: bytes, *
         kind = rng.choice([b"\0", b"7"])
     elif way == 1:
         name = b"n" * rng.choice([90, 150, 5000]) + name
-        head = long_name(name)
+        head = member("././@LongLink", name + b"\0", b"L")
     elif way == 2:
         name = b"p" * rng.choice([90, 150, 5000]) + name
-        head = pax(pax_field(b"path", name))
+        head = member("pax", pax(path=name), b"x")
     elif way == 3:
-        head = pax(pax_field(b"size", b"%d" % size) + pax_field(b"mtime", b"1.5"))
+        head = member("pax", pax(size=str(size), mtime="1.5"), b"x")
         size = rng.choice([0, size, 7])
     elif way == 4:
-        head = pax(b"".join(pax_field(b"k%d" % n, b"v") for n in range(rng.choice([1, 100, 3000]))))
+        head = member("pax", pax(**{f"k{n}": "v" for n in range(rng.choice([1, 100, 3000]))}), b"x")
     elif way == 5:
-        head = pax(pax_field(b"comment", b"\xff\xfe") + pax_field(b"\xff", b"x"), rng.choice([b"x", b"g"]))
+        head = member("pax", pax(comment=b"\xff\xfe") + b"6 \xff=x\n", rng.choice([b"x", b"g"]))
     if way < 6:
         hostile.done.append(f"member in way {way}")
     if holds:
         count_lines(hostile, data)
-    return head + signed(header(name, size, kind)) + padded(data)
+    return head + header(name, size, kind) + data + bytes(-len(data) % BLOCK)
 
 
 def count_lines(hostile: Hostile, data: bytes) -> None:
@@ -330,19 +272,16 @@ def count_lines(hostile: Hostile, data: bytes) -> None:
 def lie(rng: random.Random, hostile: Hostile) -> bytes:
     """A member that cannot be read; `test_hostile_tars` has the kinds of these."""
     data = json.dumps(record(0, rng)).encode() + b"\n"
-    raw = bytearray(signed(header(b"lie.ndjson", len(data))))
-    match rng.randrange(3):
-        case 0:
-            spoilt(hostile, "size 2^70", fails=True)
-            raw[124:136] = b"\x80" + (1 << 70).to_bytes(11, "big")
-            return signed(raw) + padded(data)
-        case 1:
-            spoilt(hostile, "pax: size abc", fails=True)
-            return pax(pax_field(b"size", b"abc")) + bytes(raw) + padded(data)
-        case _:
-            spoilt(hostile, "checksum", fails=True)
-            raw[0] ^= 0xFF
-            return bytes(raw) + padded(data)
+    good = member("lie.ndjson", data)
+    what, lies = rng.choice(
+        [
+            ("size 2^70", member("lie.ndjson", data, size_field=b"\x80" + (1 << 70).to_bytes(11, "big"))),
+            ("pax: size abc", member("pax", pax(size="abc"), b"x") + good),
+            ("checksum", bytes([good[0] ^ 0xFF]) + good[1:]),
+        ]
+    )
+    spoilt(hostile, what, fails=True)
+    return lies
 
 
 def tar(rng: random.Random, hostile: Hostile, first: int) -> bytes:
@@ -354,7 +293,7 @@ def tar(rng: random.Random, hostile: Hostile, first: int) -> bytes:
     for number in range(count):
         chance = rng.random()
         if count >= 500:
-            line = json.dumps(delete(first + number)).encode() + b"\n"
+            line = short(first + number) + b"\n"
             hostile.good[first + number] += 1
             parts.append(one_member(rng, hostile, b"%d.ndjson" % number, line, holds=True))
         elif chance < 0.75 or not number:
@@ -365,7 +304,7 @@ def tar(rng: random.Random, hostile: Hostile, first: int) -> bytes:
             parts.append(one_member(rng, hostile, rng.choice(OTHER_NAMES), data, holds=False))
         else:
             kind = rng.choice([b"1", b"2", b"3", b"4", b"5", b"6"])
-            parts.append(signed(header(rng.choice(NAMES), 0, kind)))
+            parts.append(header(rng.choice(NAMES), 0, kind))
     if rng.random() < 0.2:
         parts.insert(rng.randrange(len(parts) + 1), lie(rng, hostile))
     return b"".join(parts)

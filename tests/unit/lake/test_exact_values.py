@@ -66,20 +66,13 @@ BELOW_53 = "where a whole number below 2 to the power of 53 is declared."
 OF_64_BITS = "where a whole number of at most 64 bits is declared."
 #: What no column of a kind can hold, and why.
 REFUSED = [
-    ("double", "1e400", FINITE),
-    ("double", "-1e400", FINITE),
-    ("double", "1e-400", IN_RANGE),
-    ("double", "-0." + "0" * 400 + "7e5", IN_RANGE),
-    ("whole", "1.00000000000000000001", BELOW_53),
-    ("whole", "9007199254740991.4", BELOW_53),
-    ("whole", "9007199254740992", BELOW_53),
-    ("whole", "-9007199254740992", BELOW_53),
-    ("whole", "1e-400", IN_RANGE),
-    ("integer", "9223372036854775808", OF_64_BITS),
-    ("integer", "-9223372036854775809", OF_64_BITS),
-    ("integer", "1" * 5000, OF_64_BITS),
-    ("integer", "1e2", OF_64_BITS),
-]
+    ("double", "1e400", FINITE), ("double", "-1e400", FINITE), ("double", "1e-400", IN_RANGE),
+    ("double", "-0." + "0" * 400 + "7e5", IN_RANGE), ("whole", "1.00000000000000000001", BELOW_53),
+    ("whole", "9007199254740991.4", BELOW_53), ("whole", "9007199254740992", BELOW_53),
+    ("whole", "-9007199254740992", BELOW_53), ("whole", "1e-400", IN_RANGE),
+    ("integer", "9223372036854775808", OF_64_BITS), ("integer", "-9223372036854775809", OF_64_BITS),
+    ("integer", "1" * 5000, OF_64_BITS), ("integer", "1e2", OF_64_BITS),
+]  # fmt: skip
 #: What a column of a kind holds, and as which value.
 HELD = [
     ("double", "12345678901234567890.5", 12345678901234567890.5),
@@ -256,13 +249,8 @@ def test_values_of_a_line_are_bounded_by_a_number(lake, rows, few_values):
     listed = lake.record(6, version={"identifier": 1, "tags": ["x"] * few_values})
     many = {f"k{number}": number for number in range(few_values - 100)}
     lines = [
-        line(1, few_values),
-        line(2, few_values + 1),
-        commas,
-        listed,
-        lake.record(7, **many),
-        lake.record(8, **many),
-    ]
+        line(1, few_values), line(2, few_values + 1), commas, listed, lake.record(7, **many), lake.record(8, **many),
+    ]  # fmt: skip
     made = lake.convert(lake.record(0), *lines)
     assert [row["article_id"] - 100 for row in rows(made.path)] == [0, 1, 5, 7, 8]
     assert [(row["line_number"], row["reason"]) for row in rows(made.rejects_path)] == [

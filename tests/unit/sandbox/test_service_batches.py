@@ -142,14 +142,10 @@ class TestRanges:
     @pytest.mark.parametrize(
         ("asked", "start", "stop"),
         [
-            ("bytes=0-", 0, None),
-            ("bytes=100-199", 100, 200),
-            ("bytes=0-0", 0, 1),
-            ("bytes=100-99999999", 100, None),
-            ("bytes=-10", -10, None),
-            ("bytes=-99999999", 0, None),
+            ("bytes=0-", 0, None), ("bytes=100-199", 100, 200), ("bytes=0-0", 0, 1),
+            ("bytes=100-99999999", 100, None), ("bytes=-10", -10, None), ("bytes=-99999999", 0, None),
         ],
-    )
+    )  # fmt: skip
     def test_parts(self, get, asked, start, stop):
         answer, content = get(Range=asked)
         assert answer.status_code == 206

@@ -75,24 +75,16 @@ def test_limits(client):
 @pytest.mark.parametrize(
     ("path", "body"),
     [
-        ("clock", '{"set": "9999-12-31T23:59:59Z"}'),
-        ("clock", '{"set": "0001-01-01T00:00:00Z"}'),
-        ("clock", '{"advance_seconds": 1e30}'),
-        ("clock", '{"advance_seconds": 1e10}'),
-        ("clock", '{"advance_seconds": NaN}'),
-        ("limits", '{"per_second": "x"}'),
-        ("limits", '{"per_second": 1, "burst": []}'),
-        ("faults", '{"kind": "delay", "seconds": "x"}'),
-        ("faults", '{"kind": "cut", "after": true}'),
-        ("faults", '{"kind": "status", "status": 299}'),
-        ("faults", '{"kind": "html", "path": 3}'),
-        ("accounts", "[" * 100_000),
-        ("faults", '{"a":' * 100_000),
-        ("faults", "9" * 5_000),
-        ("tokens", "\xff"),
+        ("clock", '{"set": "9999-12-31T23:59:59Z"}'), ("clock", '{"set": "0001-01-01T00:00:00Z"}'),
+        ("clock", '{"advance_seconds": 1e30}'), ("clock", '{"advance_seconds": 1e10}'),
+        ("clock", '{"advance_seconds": NaN}'), ("limits", '{"per_second": "x"}'),
+        ("limits", '{"per_second": 1, "burst": []}'), ("faults", '{"kind": "delay", "seconds": "x"}'),
+        ("faults", '{"kind": "cut", "after": true}'), ("faults", '{"kind": "status", "status": 299}'),
+        ("faults", '{"kind": "html", "path": 3}'), ("accounts", "[" * 100_000), ("faults", '{"a":' * 100_000),
+        ("faults", "9" * 5_000), ("tokens", "\xff"),
     ],
     ids=lambda text: text[:40],
-)
+)  # fmt: skip
 def test_what_cannot_be_read_is_a_422_and_changes_nothing(client, path, body):
     answer = control(client, "POST", path, data=body.encode("latin-1"))
     assert answer.status_code == 422, answer.text

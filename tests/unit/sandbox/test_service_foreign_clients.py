@@ -32,14 +32,10 @@ def test_a_multipart_form_is_read_everywhere(client, file):
 @pytest.mark.parametrize(
     ("boundary", "body"),
     [
-        ("x", b""),
-        ("x", b"--x\r\n\r\n--x--"),
-        ("x", b"--y--"),
-        ("", b"--\r\n"),
-        ("\xe9", b"\xff"),
+        ("x", b""), ("x", b"--x\r\n\r\n--x--"), ("x", b"--y--"), ("", b"--\r\n"), ("\xe9", b"\xff"),
         ("x", b"--x\r\n" * 9_000),
     ],
-)
+)  # fmt: skip
 def test_a_multipart_form_that_is_none_holds_nothing(client, boundary, body):
     headers = {"Content-Type": f"multipart/form-data; boundary={boundary}".encode("latin-1")}
     assert len(client.call("/v2/projects", "POST", data=body, headers=headers).json()) == 2

@@ -30,18 +30,11 @@ def test_the_identity_is_what_shapes_the_data(tmp_path, corpus):
     others = [
         Settings(state=tmp_path, **change)
         for change in (
-            {"seed": 2},
-            {"projects": ("enwiki",)},
-            {"namespaces": (0,)},
-            {"changes_per_hour": 10},
-            {"overlap": False},
-            {"body_bytes": 10},
-            {"articles": 9_000},
-            {"chunk_bytes": 10},
-            {"single_member": True},
+            {"seed": 2}, {"projects": ("enwiki",)}, {"namespaces": (0,)}, {"changes_per_hour": 10},
+            {"overlap": False}, {"body_bytes": 10}, {"articles": 9_000}, {"chunk_bytes": 10}, {"single_member": True},
             {"corpus": corpus},
         )
-    ]
+    ]  # fmt: skip
     assert {settings.identity for settings in same} == {base.identity}
     assert len({settings.identity for settings in [base, *others]}) == 11
     assert base.identity.startswith("sandbox-1-")

@@ -20,56 +20,19 @@ from resources.sandbox.world.world import World
 HOUR = timedelta(hours=1)
 START = datetime(2026, 11, 19, 22, tzinfo=UTC)
 ARTICLE_KEYS = [
-    "name",
-    "identifier",
-    "abstract",
-    "date_created",
-    "date_modified",
-    "date_previously_modified",
-    "protection",
-    "version",
-    "previous_version",
-    "url",
-    "watchers_count",
-    "namespace",
-    "in_language",
-    "main_entity",
-    "additional_entities",
-    "categories",
-    "templates",
-    "redirects",
-    "is_part_of",
-    "article_body",
-    "license",
-    "visibility",
-    "event",
-    "image",
-]
+    "name", "identifier", "abstract", "date_created", "date_modified", "date_previously_modified", "protection",
+    "version", "previous_version", "url", "watchers_count", "namespace", "in_language", "main_entity",
+    "additional_entities", "categories", "templates", "redirects", "is_part_of", "article_body", "license",
+    "visibility", "event", "image",
+]  # fmt: skip
 VERSION_KEYS = [
-    "identifier",
-    "comment",
-    "tags",
-    "is_minor_edit",
-    "scores",
-    "editor",
-    "number_of_characters",
-    "size",
-    "is_breaking_news",
-    "noindex",
-    "maintenance_tags",
-]
+    "identifier", "comment", "tags", "is_minor_edit", "scores", "editor", "number_of_characters", "size",
+    "is_breaking_news", "noindex", "maintenance_tags",
+]  # fmt: skip
 EDITOR_KEYS = [
-    "identifier",
-    "name",
-    "edit_count",
-    "groups",
-    "is_bot",
-    "is_anonymous",
-    "is_admin",
-    "is_patroller",
-    "has_advanced_rights",
-    "date_started",
-]
+    "identifier", "name", "edit_count", "groups", "is_bot", "is_anonymous", "is_admin", "is_patroller",
+    "has_advanced_rights", "date_started",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -16,9 +17,9 @@ import duckdb
 import pytest
 from click.testing import CliRunner
 
-from assets.layers import key_of
 from pipelines.cli import wme
 from pipelines.definitions import build_defs
+from pipelines.process import processes
 from pipelines.report import dictionary
 from resources.datasets import Dataset, Family, last_complete_hour
 from resources.settings import read
@@ -36,6 +37,7 @@ from resources.tables.declaration import (
 from resources.warehouse import warehouse
 from tests import builds
 from tests.declared import also
+from tests.integration.daemon import instance_in_memory
 from tests.unit.enterprise.loopback import Loopback, Reply, json_reply
 from tests.unit.lake.conftest import tar_bytes
 
@@ -78,6 +80,7 @@ MAPS = Dataset(
 )
 HOUR = last_complete_hour(datetime.now(UTC)) - timedelta(hours=2)
 NAME = "skywiki_namespace_0"
+EVALUATED = dg.DagsterEventType.ASSET_CHECK_EVALUATION
 ANSWERS = {
     "FROM planets ORDER BY ALL": [("mars", 2), ("venus", None)],
     "SELECT sighting_id, kind, seen_at = noted_at FROM sightings": [(1, "comet", True), (2, "meteor", True)],
@@ -128,6 +131,15 @@ def service(tmp_path, monkeypatch):
     server.close()
 
 
+@pytest.fixture
+def instance(service, monkeypatch):
+    """Dagster's history, in memory, of all commands."""
+    (service / "dagster").mkdir()
+    with instance_in_memory() as made:
+        monkeypatch.setattr(processes, "opened", lambda _home: nullcontext(made))
+        yield made
+
+
 def call(*words, **environ):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(warehouse, "Connector", builds.Keeping)
@@ -137,15 +149,15 @@ def call(*words, **environ):
     return told.output
 
 
-def test_a_declaration_is_all_that_a_dataset_takes(service):
+def test_a_declaration_is_all_that_a_dataset_takes(service, instance):
     hour = f"{HOUR:%Y-%m-%dT%H}"
     with also(PLANETS, SIGHTINGS, MAPS):
         call("run", "--snapshots", "--from", hour)
         defs = build_defs(read())
-        with dg.DagsterInstance.ephemeral() as instance:
-            result = defs.resolve_job_def("hours").execute_in_process(instance=instance, partition_key=key_of(HOUR))
-        found = [one for one in result.get_asset_check_evaluations() if "sightings" in one.asset_key.path]
-        assert {one.check_name: one.passed for one in found} == {
+        told = instance.get_runs(dg.RunsFilter(job_name="hours"))
+        events = [event.dagster_event for run in told for event in instance.all_logs(run.run_id)]
+        found = [one.asset_check_evaluation_data for one in events if one and one.event_type is EVALUATED]
+        assert {one.check_name: one.passed for one in found if "sightings" in one.asset_key.path} == {
             **dict.fromkeys(["archives_verified", "rows_accounted", "loaded_whole", "unique_key"], True),
             "rejects_share": False,
         }

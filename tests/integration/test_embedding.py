@@ -18,8 +18,9 @@ from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from assets.layers import hour_of, key_of
 from pipelines.definitions import build_defs, hourly_partitions
 from pipelines.process import processes
+from resources import adapters
 from resources.adapters import build_resources
-from tests.builds import lay
+from tests.builds import OpenWarehouse, lay
 from tests.integration.clients import PASSWORD
 from tests.integration.daemon import QUIET, STARTED, instance_in_memory, offered, settings_of, tick
 
@@ -122,7 +123,8 @@ def settings(service: Sandbox, tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-def project(settings: Settings) -> Iterator[Project]:
+def project(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+    monkeypatch.setattr(adapters, "Warehouse", OpenWarehouse)
     with instance_in_memory() as instance:
         yield Project(settings, instance)
 

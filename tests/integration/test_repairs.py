@@ -16,7 +16,6 @@ from urllib.parse import unquote
 import pytest
 
 from assets.steps import lookup
-from resources import datasets
 from resources.datasets import LOOKUPS
 from resources.engine import Engine
 from resources.enterprise import EnterpriseClient, Service
@@ -89,26 +88,18 @@ def asked(sandbox):
     return Counter(path.removeprefix("/v2/articles/") for path in paths)
 
 
-@pytest.fixture
-def gap(mirror):
-    """A mirror of which the service has lost an hour, and that hour."""
-    hours = mirror.newest(4)
-    for chosen in (hours[:2], hours[3:]):
-        assert mirror.materialize(chosen).success
-    lost = [HourStatus(hours[2], project, 0, HourState.PAST_RETENTION, "Lost.") for project in mirror.settings.projects]
-    mirror.warehouse.record_statuses(lost, dataset=datasets.ARTICLE_CHANGES)
-    mirror.warehouse.apply_changes()
-    return mirror, hours[2], hours[-1]
-
-
 def counts(warehouse):
     states = warehouse.project_states(published=False)
     return sum(one.uncertain_count or 0 for one in states), sum(one.repaired_count or 0 for one in states)
 
 
-def test_a_repair_makes_the_pages_of_a_lost_hour_what_they_are(gap, sandbox, later):
-    mirror, _, newest = gap
-    scope = [(project, 0) for project in mirror.settings.projects]
+def test_a_repair_makes_the_pages_of_a_lost_hour_what_they_are(make_mirror, sandbox, later):
+    mirror, scope = make_mirror(projects=("enwiki",)), [("enwiki", 0)]
+    *before, lost, newest = mirror.newest(4)
+    for hours in (before, [newest]):
+        assert mirror.materialize(hours).success
+    mirror.warehouse.record_statuses([HourStatus(lost, "enwiki", 0, HourState.PAST_RETENTION, "Lost.")])
+    mirror.warehouse.apply_changes()
     uncertain, _ = counts(mirror.warehouse)
     assert uncertain > 20
     with mirror.client() as client:
@@ -190,6 +181,8 @@ def test_watched_pages_are_looked_up_and_a_sample_is_compared(mirror, sandbox, t
     assert (told["found"], told["not_found"], told["budget_left"], told["rows"]) == (1, 1, 98, 2)
     assert made.checks == {"articles_as_looked_up": not spoiled}
     assert asked(sandbox).total() == 7
+    if spoiled:
+        return
     [answers] = [path for path in mirror.lake_files("lookups") if "enwiki" in path.name][:1]
     whole = answers.read_bytes()
     answers.write_bytes(whole[:-1])

@@ -1,7 +1,8 @@
 """A stream that was not read for hours.
 
-Up to two days are caught up by offsets. Beyond that a gap is reported, and files or a snapshot close it. The sandbox's
-clock is moved; nothing waits.
+As long as the service retains events, they are caught up by offsets. Beyond that a gap is reported, and files or a
+snapshot close it. The service retains them for six hours here, not for two days. The sandbox's clock is moved; nothing
+waits.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from functools import partial
 import pyarrow.dataset as ds
 import pytest
 
+from assets.steps import stream
 from assets.steps.stream import loaded_hours
 from resources.sandbox import Settings, running
 from resources.sandbox.store import topics
@@ -25,14 +27,16 @@ from tests.truth import HOUR, Published, Truth, assert_same
 
 NOW = datetime(2026, 2, 3, 5, 40, tzinfo=UTC)
 SCOPE = [("enwiki", 0)]
-KEPT = timedelta(hours=48)
-#: Of its world a page changes in the hour that is lost, and not in the two days after it.
+KEPT = timedelta(hours=6)
+#: Of its world a page changes in the hour that is lost, and not in the hours after it.
 SEED = 2
 
 
 @pytest.fixture
 def mirror(tmp_path, monkeypatch):
-    monkeypatch.setattr(topics, "_HOURS", 100)  # the test looks at the hours that the stream reads
+    monkeypatch.setattr(topics, "_HOURS", 20)  # the test looks at the hours that the stream reads
+    monkeypatch.setattr(topics, "RETENTION", 6 * topics.HOUR)
+    monkeypatch.setattr(stream, "RETENTION", KEPT)
     settings = Settings(
         state=tmp_path / "sandbox",
         seed=SEED,
@@ -78,11 +82,11 @@ def kept(mirror):
     )
 
 
-def test_outages_of_up_to_two_days_are_caught_up_and_longer_ones_closed_by_the_next_snapshot(mirror):
+def test_outages_are_caught_up_while_events_are_retained_and_longer_ones_closed_by_the_next_snapshot(mirror):
     clock = mirror.sandbox.clock
     everything = published(mirror, NOW - HOUR, NOW)
     listen(mirror, len(everything), NOW - HOUR)
-    for hours in (1, 46):
+    for hours in (1, 4):
         clock.advance(hours * HOUR)
         stopped = clock.now()
         new = published(mirror, NOW, stopped) - everything
@@ -94,17 +98,19 @@ def test_outages_of_up_to_two_days_are_caught_up_and_longer_ones_closed_by_the_n
         assert sum(one.duplicate_count for one in steps) == 0
         assert kept(mirror) == Counter(everything)
 
-    clock.advance(49 * HOUR)
+    clock.advance(6 * HOUR)
+    mirror.sandbox.exports.export("enwiki_namespace_0")  # after the gap; the last hour is the stream's alone
+    clock.advance(HOUR)
     now = clock.now()
     after = published(mirror, now - KEPT, now)
     assert published(mirror, stopped, now) - after
     _, (sentence,) = listen(mirror, len(after))
     assert kept(mirror) == Counter(everything | after)
     assert (
-        "and the service no longer retains the next events. Events published until 2026-02-05 05:40 are missing from "
+        "and the service no longer retains the next events. Events published until 2026-02-03 11:40 are missing from "
         "the stream." in sentence
     )
-    files = r"The files for \d hours in this range are not loaded \(2026-02-05 0\d:00 to 2026-02-05 05:00\)"
+    files = r"The files for \d hours in this range are not loaded \(2026-02-03 0\d:00 to 2026-02-03 11:00\)"
     assert re.search(files, sentence)
     assert "The next loaded snapshot corrects the current state" in sentence
     # told once: from now on the stream is read
@@ -126,7 +132,7 @@ def test_hours_that_were_loaded_meanwhile_close_the_gap(mirror):
     hours = mirror.newest(4)
     assert mirror.materialize(hours).success
     mirror.publish()
-    clock.advance(46 * HOUR)
+    clock.advance(4 * HOUR)
     now = clock.now()
     _, (sentence,) = listen(mirror, len(published(mirror, now - KEPT, now)))
     assert sentence.endswith("only visibility changes are missing. Hourly files do not contain visibility changes.")

@@ -25,7 +25,7 @@ from resources.datasets import Dataset
 from resources.engine import Engine, line_reporter
 from resources.enterprise import EnterpriseClient
 from resources.lake import Converter, Layout
-from resources.remote import SCHEME, RemoteCompactor, RemoteConverter, compactor
+from resources.remote import SCHEME, RemoteWorkers, compactor
 from resources.settings import BODIES, Settings
 from resources.warehouse import Warehouse
 
@@ -142,20 +142,20 @@ class ConfiguredEngine(_Configured):
         """Return the engine, which reports progress as lines of text through `say`."""
         return Engine(workers=self.settings.workers, reporter=line_reporter(say))
 
-    def converter(self, lake: ConfiguredLake, *, is_local: bool = False) -> Converter | RemoteConverter:
+    def converter(self, lake: ConfiguredLake, *, is_local: bool = False) -> Converter | RemoteWorkers:
         """Return a context manager that yields a converter of archives. `is_local` selects this process's threads."""
         self.check()
         lake.check()
         chosen, longest = self.settings, lake.record_bytes_max
         if chosen.engine.startswith(SCHEME) and not is_local:
-            return RemoteConverter(chosen.engine, lake.layout, record_bytes_max=longest)
+            return RemoteWorkers(chosen.engine, lake.layout, record_bytes_max=longest)
         return Converter(
             workers=chosen.threads,
             memory_bytes=None if chosen.memory_mb is None else chosen.memory_mb << 20,
             record_bytes_max=longest,
         )
 
-    def compactor(self, lake: ConfiguredLake) -> AbstractContextManager[RemoteCompactor | None]:
+    def compactor(self, lake: ConfiguredLake) -> AbstractContextManager[RemoteWorkers | None]:
         """Return a context manager that yields the remote compaction workers, or None if local threads are used."""
         self.check()
         lake.check()

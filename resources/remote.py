@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import cached_property
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -43,8 +44,8 @@ SCHEME = "dask://"
 _DISTRIBUTION = "enterprise-content-mirror"
 
 
-class _Remote:
-    """Remote work on a cluster's workers. The connection is opened on first use.
+class RemoteWorkers:
+    """Converts archives and compacts lake files on a cluster's workers. The connection is opened on first use.
 
     Args:
         address: `dask://host:port`.
@@ -57,30 +58,22 @@ class _Remote:
         self, address: str, layout: Layout, *, record_bytes_max: int = RECORD_BYTES_MAX, answer_seconds: float = 10.0
     ) -> None:
         self.record_bytes_max = record_bytes_max
-        self._answer_seconds = answer_seconds
-        self._address, self._layout = address, layout
-        self._cluster: Cluster | None = None
+        self._address, self._layout, self._answer_seconds = address, layout, answer_seconds
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_exception: object) -> None:
-        if self._cluster is not None:
-            self._cluster.close()
+        if "cluster" in vars(self):
+            self.cluster.close()
 
-    @property
+    @cached_property
     def cluster(self) -> Cluster:
         """Connection to the cluster. Accessing this property raises ExtraMissingError if Dask is not installed."""
-        if self._cluster is None:
-            from resources.engine.dask import Cluster, TimeLimits  # noqa: PLC0415  half a second, and an extra
+        from resources.engine.dask import Cluster, TimeLimits  # noqa: PLC0415  half a second, and an extra
 
-            known, limits = versions(self.record_bytes_max), TimeLimits(answer=self._answer_seconds)
-            self._cluster = Cluster(self._address, known, self._layout.lake, limits)
-        return self._cluster
-
-
-class RemoteConverter(_Remote):
-    """Converts archives on a cluster's workers. Has the same interface as `Converter`."""
+        limits = TimeLimits(answer=self._answer_seconds)
+        return Cluster(self._address, versions(self.record_bytes_max), self._layout.lake, limits)
 
     def convert_all(
         self, archives: Sequence[Archive], *, bodies: frozenset[str], advance: Callable[[float], None]
@@ -120,14 +113,10 @@ class RemoteConverter(_Remote):
         fault = _not_shared(path for path in (here.path, here.rejects_path) if path is not None)
         return Outcome(archive, result=here) if fault is None else Outcome(archive, error=fault)
 
-
-class RemoteCompactor(_Remote):
-    """Compacts lake files on a cluster's workers. Each worker runs one job at a time."""
-
     def compact_all(
         self, jobs: Sequence[CompactionJob], done: Callable[[Outcome[CompactionJob, Compaction]], None]
     ) -> None:
-        """Rewrite each job's files. `done` receives each outcome as soon as it is available.
+        """Rewrite each job's files, one job at a time on each worker. `done` receives each outcome when available.
 
         Raises EngineError if the cluster cannot be used or was lost. Jobs reported to `done` are complete.
         """
@@ -147,10 +136,10 @@ class RemoteCompactor(_Remote):
 
 def compactor(
     address: str, layout: Layout, *, record_bytes_max: int = RECORD_BYTES_MAX
-) -> AbstractContextManager[RemoteCompactor | None]:
+) -> AbstractContextManager[RemoteWorkers | None]:
     """Open WME_ENGINE's compaction workers as a context manager. The value is None if local threads are used."""
     if address.startswith(SCHEME):
-        return RemoteCompactor(address, layout, record_bytes_max=record_bytes_max)
+        return RemoteWorkers(address, layout, record_bytes_max=record_bytes_max)
     return nullcontext()
 
 

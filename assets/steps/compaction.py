@@ -22,7 +22,7 @@ from resources.engine.mapping import EngineError
 from resources.formatting import counted, size_text
 from resources.lake import Compaction, CompactionJob, DamagedFileError, DiskFull, LakeError, Layout, compact, sweep
 from resources.lake_files import COMPACTED
-from resources.remote import RemoteCompactor
+from resources.remote import RemoteWorkers
 from resources.warehouse import LakeFileError, Merge, Moved, Prepared, Warehouse
 from resources.warehouse.compaction.plan import FILE_BYTES
 
@@ -68,7 +68,7 @@ def compact_lake(
     warehouse: Warehouse,
     engine: Engine,
     *,
-    compactor: RemoteCompactor | None = None,
+    compactor: RemoteWorkers | None = None,
     memory_bytes: int = MEMORY_BYTES,
     threads: int | None = None,
     min_free_gb: float = 0.0,

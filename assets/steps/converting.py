@@ -20,7 +20,7 @@ from resources.lake import (
     find_conversion,
 )
 from resources.lake.conversion import targets
-from resources.remote import RemoteConverter
+from resources.remote import RemoteWorkers
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ def convert_archives(
     layout: Layout,
     *,
     bodies: Iterable[str],
-    converter: Converter | RemoteConverter,
+    converter: Converter | RemoteWorkers,
     engine: Engine,
 ) -> list[ConvertedFile]:
     """Convert the archives and return the Parquet files in the same order (see `attempts`).
@@ -52,7 +52,7 @@ def attempts(
     layout: Layout,
     *,
     bodies: Iterable[str],
-    converter: Converter | RemoteConverter,
+    converter: Converter | RemoteWorkers,
     engine: Engine,
     again: bool = False,
 ) -> list[Outcome[Archive, ConvertedFile]]:
@@ -63,14 +63,14 @@ def attempts(
     EngineError if the remote workers cannot be used, or ConversionError if `again` is set for remote workers.
     """
     kept, longest = frozenset(bodies), converter.record_bytes_max
-    if again and isinstance(converter, RemoteConverter):
+    if again and isinstance(converter, RemoteWorkers):
         raise ConversionError(
             "Only the run's own threads can verify files, but WME_ENGINE specifies remote workers. Nothing was "
             "done. Set resources: {engine: {config: {address: threads}}} for this run."
         )
     total = sum(a.path.stat().st_size for a in archives if again or find_conversion(a, layout, kept, longest) is None)
     with engine.task(f"convert {name}{' again' if again else ''}", total, "B") as advance:
-        if isinstance(converter, RemoteConverter):
+        if isinstance(converter, RemoteWorkers):
             outcomes = converter.convert_all(archives, bodies=kept, advance=advance)
         else:
             threads = converter

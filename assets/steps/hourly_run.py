@@ -33,7 +33,7 @@ from resources.enterprise import EnterpriseClient, errors
 from resources.errors import MirrorError, ends_run, unavailable
 from resources.formatting import hour_text
 from resources.lake import ConvertedFile, Converter
-from resources.remote import RemoteConverter
+from resources.remote import RemoteWorkers
 from resources.warehouse import HourLoad, HourStatus
 
 Scope = Sequence[tuple[str, int]]
@@ -61,7 +61,7 @@ class HourlyRun:
     enterprise: EnterpriseResource
     lake: LakeResource
     warehouse: WarehouseResource
-    converter: Converter | RemoteConverter
+    converter: Converter | RemoteWorkers
     engine: Engine
     dataset: Dataset
     again: bool = False

@@ -26,7 +26,7 @@ from resources.enterprise.errors import EnterpriseError, NotFound
 from resources.errors import MirrorError, ends_run
 from resources.lake import Converter, Layout, digest_of, journal
 from resources.lake.journal import Asked, Journals
-from resources.remote import RemoteConverter
+from resources.remote import RemoteWorkers
 from resources.tables import Purpose
 from resources.warehouse import Warehouse
 
@@ -205,7 +205,7 @@ def ask(
 
 
 def load(
-    layout: Layout, warehouse: Warehouse, converter: Converter | RemoteConverter, engine: Engine, bodies: frozenset[str]
+    layout: Layout, warehouse: Warehouse, converter: Converter | RemoteWorkers, engine: Engine, bodies: frozenset[str]
 ) -> int:
     """Load all pending responses into DuckDB, including responses from killed runs, and return the number of rows.
 

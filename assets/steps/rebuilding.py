@@ -31,7 +31,7 @@ from resources.enterprise import read_listing
 from resources.errors import MirrorError, ends_run
 from resources.formatting import counted, hour_text, listed
 from resources.lake import Archive, ConvertedFile, Converter, Layout, convert_list, journal
-from resources.remote import RemoteConverter
+from resources.remote import RemoteWorkers
 from resources.warehouse import KEEP_REPLACED, FaultyFile, Warehouse
 from resources.warehouse import Part as LoadedPart
 
@@ -200,7 +200,7 @@ class Repaired:
 class Repair:
     layout: Layout
     store: Warehouse
-    converter: Converter | RemoteConverter
+    converter: Converter | RemoteWorkers
     engine: Engine
     bodies_of: Callable[[Dataset], frozenset[str]]
     min_free_bytes: int = 0

@@ -18,7 +18,7 @@ from resources.datasets.live import LIVE_CHANGES, Step, files_of, step_of
 from resources.errors import MirrorError, clause
 from resources.formatting import counted, hour_text, listed, moment_text, size_text, value_text
 from resources.lake import Archive, Converter, Layout, drift_of, find_conversion
-from resources.remote import SCHEME, RemoteConverter
+from resources.remote import SCHEME, RemoteWorkers
 from resources.settings import Settings
 from resources.tables import HourState
 from resources.warehouse import Publication, Warehouse, named, next_text
@@ -118,7 +118,7 @@ def _tell_engine(report: Status, settings: Settings) -> None:
                 text = f"threads: {counted(converter.workers, 'worker')} within {converter.memory_bytes >> 20:,} MiB"
             report.facts.append(("engine", text))
             return
-        with RemoteConverter(settings.engine, layout, record_bytes_max=longest, answer_seconds=_PATIENCE) as remote:
+        with RemoteWorkers(settings.engine, layout, record_bytes_max=longest, answer_seconds=_PATIENCE) as remote:
             members = remote.cluster.members()
             report.facts.append(("engine", f"{settings.engine}: {counted(len(members), 'worker')}"))
             if not members:

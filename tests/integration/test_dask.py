@@ -38,7 +38,7 @@ from resources.engine import mapping as errors
 from resources.engine.dask import Call, Cluster, TimeLimits
 from resources.engine.dask import cluster as dask_cluster
 from resources.lake import Archive, ArchiveError, Converter, Layout, sweep
-from resources.remote import RemoteCompactor, RemoteConverter, versions
+from resources.remote import RemoteWorkers, versions
 from resources.settings import Settings
 from resources.warehouse import Warehouse
 from tests.builds import lay
@@ -110,7 +110,7 @@ def test_files_and_counts_are_those_of_threads_and_nothing_is_converted_twice(sh
     made, data = shared
     archives, lines = archives_in(data, 9), []
     engine = Engine(reporter=line_reporter(lines.append))
-    with RemoteConverter(made.address, Layout(data), answer_seconds=QUICK.answer) as converter:
+    with RemoteWorkers(made.address, Layout(data), answer_seconds=QUICK.answer) as converter:
         first = convert_archives("them", archives, Layout(data), bodies=["html"], converter=converter, engine=engine)
         again = convert_archives("them", archives, Layout(data), bodies=["html"], converter=converter, engine=engine)
     assert all(one.converted and one.path.is_file() for one in first)
@@ -155,7 +155,7 @@ def test_a_damaged_archive_fails_alone(shared, tmp_path):
     archives = archives_in(data, 3, lines=7)
     archives[1].path.write_bytes(archives[1].path.read_bytes()[:200])
     layout = Layout(data)
-    with RemoteConverter(made.address, layout, answer_seconds=QUICK.answer) as converter:
+    with RemoteWorkers(made.address, layout, answer_seconds=QUICK.answer) as converter:
         outcomes = converter.convert_all(archives, bodies=frozenset({"html"}), advance=lambda _: None)
     assert [type(outcome.error) for outcome in outcomes] == [type(None), ArchiveError, type(None)]
 
@@ -245,7 +245,7 @@ def test_killed_workers_and_a_killed_scheduler_lose_nothing(tmp_path, caplog, mo
                 os.killpg(made.workers[0].pid, signal.SIGKILL)
                 goes_on.touch()
 
-        with RemoteConverter(made.address, layout, answer_seconds=QUICK.answer) as converter:
+        with RemoteWorkers(made.address, layout, answer_seconds=QUICK.answer) as converter:
             outcomes = converter.convert_all(archives[:6], bodies=frozenset({"html"}), advance=kill_one)
             assert [outcome.unwrap().row_count for outcome in outcomes] == counts[:6]
             assert made.workers[0].wait(timeout=120) == -signal.SIGKILL
@@ -294,7 +294,7 @@ def test_a_worker_compacts_as_threads_do_and_one_that_is_killed_half_way_leaves_
     monkeypatch.setattr(remote, "compact_here", tasks.compact_or_die)
     with (
         cluster(tmp_path / "logs", data, 2) as nodes,
-        RemoteCompactor(nodes.address, layout, answer_seconds=QUICK.answer) as compactor,
+        RemoteWorkers(nodes.address, layout, answer_seconds=QUICK.answer) as compactor,
     ):
         assert compacted(data, compactor) == expected
         assert sorted(worker.poll() is None for worker in nodes.workers) == [False, True]
@@ -413,7 +413,7 @@ def test_large_archives_with_a_killed_worker_and_a_killed_scheduler_equal_thread
             Archive(path, f"large{number}", f"{number:032x}", datetime(2026, 11, 19, 5, tzinfo=UTC), "enwiki", 0)
         )
     layout = Layout(data)
-    with cluster(tmp_path / "logs", data, 2) as made, RemoteConverter(made.address, layout) as converter:
+    with cluster(tmp_path / "logs", data, 2) as made, RemoteWorkers(made.address, layout) as converter:
         finished = []
 
         def strike(size):

@@ -33,7 +33,7 @@ from resources.lake import CompactionJob, LakeError, Layout, compact
 from resources.lake.journal import archives, pack
 from resources.lake.rejects import whole_line
 from resources.lake_files import CompactionSource
-from resources.remote import RemoteConverter
+from resources.remote import RemoteWorkers
 from resources.sandbox.files import read_state
 from resources.settings import SettingsError, types
 from resources.warehouse import Warehouse
@@ -325,4 +325,4 @@ def test_a_ledger_names_no_file_outside_of_the_lake(tmp_path, name):
     # what a worker of a cluster says that it has made
     landed = Outcome(None, result=SimpleNamespace(path=PurePosixPath(name), rejects_path=None))
     with pytest.raises(UnusableFileError, match="is not a valid name for a file in"):
-        RemoteConverter("dask://127.0.0.1:1", layout)._landed(None, landed)
+        RemoteWorkers("dask://127.0.0.1:1", layout)._landed(None, landed)

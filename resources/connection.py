@@ -52,8 +52,6 @@ def description(settings: Settings) -> str:
 
 def found_sandbox(settings: Settings) -> sandbox.Record | None:
     """Return the recorded state of the data folder's running sandbox, or None if no sandbox is running."""
-    from resources import sandbox
-
     return sandbox.find(sandbox_settings(settings.data).state)
 
 
@@ -71,21 +69,9 @@ def service(settings: Settings, *, writes: bool = True) -> Service:
     if writes or (settings.sandbox and found_sandbox(settings) is None):
         data_folder.ready(data)
     if not settings.sandbox:
-        # validate first, because a malformed address must not be stored
-        made = Service(
-            auth_url=settings.auth_url,
-            base_url=settings.base_url,
-            realtime_url=settings.realtime_url,
-            username=settings.username,
-            password=None if settings.password is None else settings.password.get_secret_value(),
-            contact=settings.contact,
-            anonymous=settings.anonymous,
-            allow_http=settings.allow_http,
-        )
+        made = settings.service()  # validate first, because a malformed address must not be stored
         data_folder.claim(data, made.base_url, writes=writes)
         return made
-    from resources import sandbox
-
     own = sandbox_settings(data)
     data_folder.claim(data, f"sandbox {own.identity}", writes=writes)
     try:
@@ -121,8 +107,6 @@ def client(settings: Settings, seconds: float | None = None, *, writes: bool = T
 
 
 def sandbox_settings(data: Path) -> sandbox.Settings:
-    from resources import sandbox
-
     return sandbox.Settings(state=data / "sandbox")
 
 

@@ -16,7 +16,6 @@ from dotenv import load_dotenv
 from pydantic import ValidationError
 
 from resources import files
-from resources.enterprise import Service
 from resources.enterprise.errors import InvalidRequest
 from resources.settings.model import NAMES, Settings, sentence
 from resources.settings.types import BODIES, ENV_FILE, PROJECT, SettingsError, env_file
@@ -111,12 +110,7 @@ def read(environ: Mapping[str, str] | None = None, *, scoped: bool = True) -> Se
     if settings.sandbox:
         return settings
     try:
-        Service(
-            auth_url=settings.auth_url,
-            base_url=settings.base_url,
-            realtime_url=settings.realtime_url,
-            allow_http=settings.allow_http,
-        )
+        settings.service()
     except InvalidRequest as error:
         raise SettingsError(error.message) from None
     if not has_account:

@@ -256,6 +256,12 @@ class Settings(BaseModel):
         except ValidationError as error:
             raise SettingsError(f"{sentence(error.errors()[0], by_field=True)} Nothing was done.") from None
 
+    def service(self) -> Service:
+        """Return the service and the account. Raises InvalidRequest if an address is invalid."""
+        names = ("auth_url", "base_url", "realtime_url", "username", "contact", "anonymous", "allow_http")
+        password = None if self.password is None else self.password.get_secret_value()
+        return Service(**{name: getattr(self, name) for name in names}, password=password)
+
     @property
     def scope(self) -> tuple[tuple[str, int], ...]:
         """Mirrored (project, namespace) pairs, in configured order."""

@@ -14,7 +14,7 @@ import gzip
 import io
 import json
 import os
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
@@ -77,58 +77,40 @@ def read_archive(
 
 def read_pieces(name: str, pieces: Generator[bytes, None, None], model: Any = None) -> Iterator[Any]:
     """Read the records from an archive that arrives in blocks. See `read_archive`."""
-    source = _Pieces(pieces)
-    with closing(pieces), io.BufferedReader(source, _STEP) as file:
+    rest, failure = memoryview(b""), None
+
+    def fill(buffer: Any) -> int:
+        nonlocal rest, failure
+        if not rest:
+            try:
+                rest = memoryview(next(pieces, b""))
+            except Exception as error:  # noqa: BLE001  raised when all records were given
+                failure = error
+        count = min(len(buffer), len(rest))
+        buffer[:count], rest = rest[:count], rest[count:]
+        return count
+
+    with closing(pieces), io.BufferedReader(_Raw(fill), _STEP) as file:
         try:
             yield from _Reader(name, model, RECORD_BYTES_MAX).records(cast("BinaryIO", file))
         except IntegrityError:
-            if source.failure is None:
+            if failure is None:
                 raise
-    if source.failure is not None:
-        raise source.failure
+    if failure is not None:
+        raise failure
 
 
-class _Pieces(io.RawIOBase):
-    """File interface for a stream of blocks. If the stream fails, the file ends and `failure` contains the error."""
+class _Raw(io.RawIOBase):
+    """File interface for a function that fills a buffer and returns the number of bytes."""
 
-    def __init__(self, pieces: Iterable[bytes]) -> None:
-        super().__init__()
-        self.failure: Exception | None = None
-        self._pieces = iter(pieces)
-        self._rest = memoryview(b"")
+    def __init__(self, fill: Callable[[Any], int]) -> None:
+        self._fill = fill
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        if not self._rest:
-            try:
-                self._rest = memoryview(next(self._pieces, b""))
-            except Exception as error:  # noqa: BLE001  raised when all records were given
-                self.failure = error
-        count = min(len(buffer), len(self._rest))
-        buffer[:count] = self._rest[:count]
-        self._rest = self._rest[count:]
-        return count
-
-
-class _Content(io.RawIOBase):
-    """File interface for the content of one tar member."""
-
-    def __init__(self, stream: TarStream, size: int) -> None:
-        super().__init__()
-        self._stream, self._left = stream, size
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        target = memoryview(buffer)[: self._left]
-        count = self._stream.some(target)
-        if target and not count:
-            raise self._stream.error("the tar file is truncated")
-        self._left -= count
-        return count
+        return self._fill(buffer)
 
 
 class _Reader:
@@ -162,8 +144,18 @@ class _Reader:
             )
 
     def _member(self, stream: TarStream, member: Member) -> Iterator[Any]:
-        number = 0
-        with io.BufferedReader(_Content(stream, member.size), _STEP) as file:
+        number, left = 0, member.size
+
+        def fill(buffer: Any) -> int:
+            nonlocal left
+            target = memoryview(buffer)[:left]
+            count = stream.some(target)
+            if target and not count:
+                raise stream.error("the tar file is truncated")
+            left -= count
+            return count
+
+        with io.BufferedReader(_Raw(fill), _STEP) as file:
             while line := file.readline(self._longest + 1):
                 number, size, end = number + 1, len(line), line[-1:]
                 while end != b"\n" and (rest := file.readline(_STEP)):  # skip the rest of a line that is too long
@@ -237,7 +229,7 @@ class ServiceFiles:
         """
         endpoints.file_quota(path)
         address, doing = endpoints.download(path), f"read the headers of {path}"
-        headers, _ = self._api.ask(address, doing, lambda answer: answer.headers, plain="HEAD")
+        headers = self._api.ask(address, doing, lambda answer: answer.headers, plain="HEAD")
         return FileHead(
             number_in(headers, "Content-Length"),
             moment_in(headers, "Last-Modified"),
@@ -284,5 +276,5 @@ class ServiceFiles:
     def _source(self, path: str) -> tuple[models.ArchiveRecord, Source]:
         quota = endpoints.file_quota(path)
         read = partial(self._api.record, path, _RECORD, f"read the record {path}")
-        record, _ = read()
+        record = read()
         return record, self._api.source(path, record, quota, read, name=path, pinned=True)

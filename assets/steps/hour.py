@@ -191,7 +191,7 @@ def fetch_hour(plan: Plan, client: EnterpriseClient, layout: Layout, engine: Eng
         plan,
         tuple(_archive(plan, record, landed.path, landed.version) for record, landed in pairs),
         fetched=tuple(landed for landed in downloads if landed.fetched),
-        request_count=1 + sum(landed.request_count for landed in downloads),
+        request_count=1 + sum(landed.unit_count for landed in downloads),
         seconds=seconds,
         damaged=failed,
     )

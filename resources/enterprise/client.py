@@ -245,7 +245,7 @@ class Hours:
         Raises:
             NotFound: The published hour does not contain this file, because nothing changed or its export failed.
         """
-        return self._record(dataset, hour, identifier)[0]
+        return self._record(dataset, hour, identifier)
 
     def download(
         self,
@@ -277,7 +277,7 @@ class Hours:
             failure = passed(hour, self._clock) or error
         raise failure
 
-    def _record(self, dataset: Dataset, hour: datetime, identifier: str) -> tuple[models.Batch, int]:
+    def _record(self, dataset: Dataset, hour: datetime, identifier: str) -> models.Batch:
         path = endpoints.record(endpoints.hourly(dataset, hour), identifier)
         try:
             return self._api.record(path, _BATCH, f"read the record of {identifier} for {spoken(hour)}")

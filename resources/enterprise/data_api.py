@@ -108,7 +108,7 @@ class DataApi:
 
         Raises UnexpectedAnswer if no record is usable and no record identifies its project.
         """
-        (answer, found), count = self.ask(
+        answer, found = self.ask(
             path,
             doing,
             lambda answer: (answer, self._transport.parse(answer, form, doing)),
@@ -118,12 +118,12 @@ class DataApi:
         records, odd = sorted_out((found,) if isinstance(found, models.Record) else tuple(found))
         if odd and not records and not any(one.projects or one.namespaces for one in odd):
             raise self._transport.form_error(answer.status, doing, str(odd[0]))
-        listing: Listing[Any] = Listing(answer.body, records, path, self._clock().astimezone(UTC), count, odd)
+        listing: Listing[Any] = Listing(answer.body, records, path, self._clock().astimezone(UTC), odd)
         if (remark := listing.remark) is not None:
             _log.warning("%s", remark)
         return listing
 
-    def record(self, path: str, form: TypeAdapter[_T], doing: str, query: Query | None = None) -> tuple[_T, int]:
+    def record(self, path: str, form: TypeAdapter[_T], doing: str, query: Query | None = None) -> _T:
         return self.ask(path, doing, lambda answer: self._transport.parse(answer, form, doing), query=query)
 
     def source(
@@ -131,18 +131,18 @@ class DataApi:
         path: str,
         record: models.ArchiveRecord,
         quota: str | None,
-        again: Callable[[], tuple[models.ArchiveRecord, int]],
+        again: Callable[[], models.ArchiveRecord],
         *,
         name: str | None = None,
         pinned: bool = False,
     ) -> Source:
-        """Return a record's archive as a `Source`. `again` returns the current record and the number of requests."""
+        """Return a record's archive as a `Source`. `again` returns the current record."""
         address, doing = endpoints.download(path), f"get the download URL of {name or record.identifier}"
 
-        def resolve() -> tuple[str, int]:
-            return self.ask(address, doing, lambda answer: self._location(answer, address, doing), quota=quota)
+        def located(answer: Answer) -> tuple[str, int]:
+            return self._location(answer, address, doing), answer.request_count
 
-        return Source(record, address, resolve, again, pinned)
+        return Source(record, address, lambda: self.ask(address, doing, located, quota=quota), again, pinned)
 
     def ask(
         self,
@@ -155,14 +155,21 @@ class DataApi:
         query: Query | None = None,
         kind: Kind = Kind.RECORD,
         plain: str = "GET",
-    ) -> tuple[_T, int]:
+    ) -> _T:
         """Send a request and parse the response (see `Transport.ask`).
 
         `doing` is the purpose, worded to follow "Could not" in a message. `longest` is the maximum response size in
         bytes. `quota` is the `get-user` counter that the request uses. `plain` is the HTTP method for requests without
-        a query. Returns the result of `understand`, and the number of requests sent.
+        a query.
         """
-        method, url, body = self._written(path, query, kind, plain)
+        method, url, body = plain, self._service.base_url + path, None
+        if query is not None and not query.is_empty:
+            query.check(kind)
+            method = query.method
+            if method == "POST":
+                body = query.body()
+            else:
+                url += f"?{urlencode(query.parameters())}"
         product = quota or UNCOUNTED
         began = 0.0
 
@@ -187,17 +194,6 @@ class DataApi:
         except errors.RateLimited:
             self._check_quota(doing, product)
             raise
-
-    def _written(
-        self, path: str, query: Query | None, kind: Kind, plain: str
-    ) -> tuple[str, str, dict[str, Any] | None]:
-        url = self._service.base_url + path
-        if query is None or query.is_empty:
-            return plain, url, None
-        query.check(kind)
-        if query.method == "POST":
-            return "POST", url, query.body()
-        return "GET", f"{url}?{urlencode(query.parameters())}", None
 
     def _location(self, answer: Answer, path: str, doing: str) -> str:
         """Return the signed URL to which a download path redirects. The token is never sent to that URL."""
@@ -263,7 +259,7 @@ class Lists:
 
     def record(self, path: str, query: Query | None = None) -> models.Record:
         """Read a single record. A query can select the record's `fields`. Raises the same errors as `records`."""
-        return self._api.record(path, _RECORD, f"read {path}", query)[0]
+        return self._api.record(path, _RECORD, f"read {path}", query)
 
     def land(self, listing: Listing[Any], target: StrPath) -> Sidecar:
         """Store a list's original bytes and a sidecar. An existing file is replaced atomically."""

@@ -57,7 +57,6 @@ class Listing(Generic[RecordT]):
     records: tuple[RecordT, ...] = field(repr=False)
     url_path: str
     fetched_at: datetime
-    request_count: int = 1
     odd: tuple[OddRecord, ...] = ()
 
     def __len__(self) -> int:

@@ -29,7 +29,7 @@ from pydantic import (
 
 from resources.datasets import Dataset
 from resources.formatting import legible
-from resources.tables import TIMESTAMP, Column
+from resources.tables import TIMESTAMP
 
 #: Maximum number of records in a list. The service's longest list has 3,600 records. Without a maximum, a few megabytes
 #: of tiny records could need gigabytes of memory.
@@ -240,7 +240,11 @@ def record_model(dataset: Dataset) -> Any:
             place = tree
             for part in above:
                 place = place.setdefault(part, {})
-            place[last] = _type_of(f"{dataset.name}_{column.name}", column)
+            if column.json:
+                place[last] = Any
+            else:  # an integer may arrive as 26124.0
+                name = f"{dataset.name}_{column.name}"
+                place[last] = int if column.wire is not None else _python_type(name, column.type)
     return _model(dataset.name, tree)
 
 
@@ -250,13 +254,6 @@ def _model(name: str, tree: dict[str, Any]) -> Any:
         for field, kind in tree.items()
     }
     return create_model(name, __base__=Record, __module__=__name__, **fields)
-
-
-def _type_of(name: str, column: Column) -> Any:
-    if column.json:
-        return Any
-    # an integer that the service may send as 26124.0
-    return int if column.wire is not None else _python_type(name, column.type)
 
 
 def _python_type(name: str, kind: pa.DataType) -> Any:

@@ -8,6 +8,7 @@ after its token has expired.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import threading
@@ -16,16 +17,19 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final, Self
 
 from resources.enterprise import errors
 from resources.enterprise.account.authenticator import Authenticator
 from resources.enterprise.endpoints import Service
 from resources.enterprise.errors import InvalidRequest
+from resources.enterprise.http.answers import Answer, read_body
 from resources.enterprise.http.bounds import Deadline
 from resources.enterprise.http.transport import Transport
+from resources.enterprise.http.workarounds import LIBRARY_ERRORS
 from resources.enterprise.query import Kind, Query
-from resources.enterprise.stream_connection import Connection, Inbox, listen
+from resources.enterprise.stream_connection import Connection, Inbox
 
 PARTITIONS: Final = 50
 #: Maximum offset. JSON parsers read all smaller integers exactly.
@@ -97,6 +101,9 @@ def _text(moment: datetime) -> str:
 
 _log = logging.getLogger(__name__)
 
+_NDJSON: Final = "application/x-ndjson"
+#: Maximum number of bytes in one read.
+_PIECE_BYTES: Final = 1 << 18
 #: Number of recent events that `records` remembers to detect duplicates.
 _RECENT: Final = 1 << 16
 #: Seconds between checks of the connections while no data is arriving.
@@ -263,14 +270,36 @@ class Stream:
             )
 
     def _pieces(self, parts: tuple[int, ...], deadline: Deadline, by_moment: bool) -> Iterator[bytes]:
-        return listen(
-            self._transport,
-            self._url,
-            self.positions.body(parts, self.now, by_moment=by_moment) | self._query,
-            doing=self._doing,
-            account=self._account,
-            deadline=deadline,
-        )
+        """Open a connection and yield its bytes. The status and the headers arrive only with the first event.
+
+        Raises BrokenAnswer if the connection breaks off, or EnterpriseError if the service refuses the request.
+        """
+        transport, account, doing = self._transport, self._account, self._doing
+        body = self.positions.body(parts, self.now, by_moment=by_moment) | self._query
+        begin = partial(transport.open, self._url, {"Accept": _NDJSON}, doing=doing, deadline=deadline, body=body)
+        token = None if account is None else account.access_token()
+        response = begin(token=token)
+        if response.status_code == 401 and account is not None and token is not None:
+            response.close()
+            response = begin(token=account.renew(token))
+        transport.clock.heard(response.headers)
+        try:
+            if response.status_code != 200 or "html" in response.headers.get("Content-Type", "").lower():
+                content = read_body(response, transport.limits.refusal_bytes)
+                answer = Answer(response.status_code, content, response.headers, 1)
+                refusal = transport.html_error(200, doing) if answer.status == 200 else transport.error(answer, doing)
+                refusal.retry_after = answer.retry_after
+                raise refusal
+            with contextlib.closing(response):
+                # `stream` would wait for a full block if the body is not chunked
+                while piece := response.raw.read1(_PIECE_BYTES, decode_content=True):
+                    yield piece
+        except LIBRARY_ERRORS as error:
+            failure = transport.broken(error, self._url, doing)
+        else:
+            return
+        # raised outside the handler, so that the library's exception, whose message contains the URL, is not attached
+        raise failure
 
 
 def _place(record: Any) -> tuple[int, int, Any]:

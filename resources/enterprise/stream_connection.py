@@ -13,20 +13,15 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from typing import Final
 
 from resources.enterprise import errors
 from resources.enterprise.errors import UnexpectedAnswer
-from resources.enterprise.http.answers import Answer, read_body
 from resources.enterprise.http.bounds import Deadline
-from resources.enterprise.http.transport import Account, Transport
-from resources.enterprise.http.workarounds import LIBRARY_ERRORS
 
 #: Multiple of the maximum record length above which a line is treated as endless.
 _NO_END: Final = 16
-NDJSON: Final = "application/x-ndjson"
 
 
 class EndlessRecord(UnexpectedAnswer):
@@ -143,43 +138,6 @@ class Inbox:
             self._changed.notify_all()
 
 
-#: Maximum number of bytes in one read.
-_PIECE_BYTES: Final = 1 << 18
-
-
-def listen(
-    transport: Transport, url: str, body: Mapping[str, Any], *, doing: str, account: Account | None, deadline: Deadline
-) -> Iterator[bytes]:
-    """Open a stream and yield its bytes. The status and the headers arrive only with the first event.
-
-    Raises BrokenAnswer if the connection breaks off, or EnterpriseError if the service refuses the request.
-    """
-    begin = partial(transport.open, url, {"Accept": NDJSON}, doing=doing, deadline=deadline, body=body)
-    token = None if account is None else account.access_token()
-    response = begin(token=token)
-    if response.status_code == 401 and account is not None and token is not None:
-        response.close()
-        response = begin(token=account.renew(token))
-    transport.clock.heard(response.headers)
-    try:
-        if response.status_code != 200 or "html" in response.headers.get("Content-Type", "").lower():
-            content = read_body(response, transport.limits.refusal_bytes)
-            answer = Answer(response.status_code, content, response.headers, 1)
-            refusal = transport.html_error(200, doing) if answer.status == 200 else transport.error(answer, doing)
-            refusal.retry_after = answer.retry_after
-            raise refusal
-        with contextlib.closing(response):
-            # `stream` would wait for a full block if the body is not chunked
-            while piece := response.raw.read1(_PIECE_BYTES, decode_content=True):
-                yield piece
-    except LIBRARY_ERRORS as error:
-        failure = transport.broken(error, url, doing)
-    else:
-        return
-    # raised outside the handler, so that the library's exception, whose message contains the full URL, is not attached
-    raise failure
-
-
 _log = logging.getLogger(__name__)
 
 #: A connection that is silent for this many seconds while others are receiving data is reopened. The limit grows after
@@ -246,9 +204,11 @@ class Connection(threading.Thread):
                 return
             if self._ended.is_set():
                 return
-            wait = max(random.uniform(0, self._wait), self._asked())
+            failure = None if self.failing_since is None else self.failure
+            asked = 0.0 if failure is None else min(failure.retry_after or 0.0, _ASKED_LONGEST)
+            wait = max(random.uniform(0, self._wait), asked)
             self._wait = min(2 * self._wait, self._longest_wait)
-            why = f" ({self.failure})" if self.failure is not None and self.failing_since is not None else ""
+            why = "" if failure is None else f" ({failure})"
             _log.info("Stream connection %s ended%s. It will be reopened in %.1f s.", self.name, why, wait)
             self._pause(wait)
 
@@ -283,12 +243,6 @@ class Connection(threading.Thread):
         self._is_waiting = True
         self._ended.wait(seconds)
         self._is_waiting = False
-
-    def _asked(self) -> float:
-        """Seconds that the service requested when it refused the connection, up to the maximum wait."""
-        if self.failure is None or self.failing_since is None:
-            return 0.0
-        return min(max(self.failure.retry_after or 0.0, 0.0), _ASKED_LONGEST)
 
     def _read(self) -> None:
         lines = Records(self._longest)

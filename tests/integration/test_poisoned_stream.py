@@ -14,7 +14,6 @@ import pytest
 from assets.steps.stream import keep
 from resources.enterprise import EnterpriseClient, RetryPolicy, StreamOptions
 from resources.enterprise.stream import partitions_of
-from resources.enterprise.stream_connection import NDJSON
 from resources.lake import Layout
 from resources.lake.live import LiveLake
 from resources.tables import ARTICLE_CHANGES
@@ -68,7 +67,7 @@ class Streaming:
             if partition in wanted
             for entry in self.service.sent(partition, asked.get("offsets", {}).get(str(partition)))
         ]
-        assert request.headers["accept"] == NDJSON
+        assert request.headers["accept"] == "application/x-ndjson"
         return b"".join(line + b"\n" for line in lines)
 
 

@@ -40,7 +40,6 @@ def test_fields_and_filters_of_every_list_and_record(client, sandbox, paths, met
         sandbox.requests.clear()
         chosen = client.lists.records(path, Query(fields=("identifier",), filters=filters, method=method))
         assert [(seen.method, seen.path) for seen in sandbox.requests] == [(method, path)]
-        assert chosen.request_count == 1
         assert 0 < len(chosen) <= len(everything)
         assert len(chosen) < len(everything) or path.endswith("/chunks")
         assert {record["identifier"] for record in chosen} <= {record["identifier"] for record in everything}

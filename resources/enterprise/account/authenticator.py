@@ -13,14 +13,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from resources.enterprise import errors
-from resources.enterprise.account.operations import (
-    NEW_PASSWORD_CHALLENGE,
-    AuthService,
-    Challenge,
-    Grant,
-    RefreshRefused,
-    weakness,
-)
+from resources.enterprise.account.operations import AuthService, Grant, Login, RefreshRefused, weakness
 from resources.enterprise.account.token_store import REFRESH_USES, Tokens, TokenStatus, TokenStore
 from resources.enterprise.endpoints import Service
 from resources.enterprise.http.transport import Transport
@@ -199,9 +192,9 @@ class Authenticator:
                             status=error.status,
                         ) from None
             answer = self._calls.login(username, self._need_password(password))
-            if isinstance(answer, Challenge):
-                self._store.write_session(answer.session)
-                return self._answer(username, answer.session, proposed)
+            if isinstance(answer, Login):
+                self._store.write_session(session := answer.session or "")
+                return self._answer(username, session, proposed)
             self._keep(answer)
         raise errors.InvalidRequest(
             f"The service does not require a new password for {username}. The password is unchanged and the account "
@@ -257,16 +250,16 @@ class Authenticator:
         if isinstance(answer, Grant):
             _log.info("Logged in as %s.", username)
             return self._keep(answer)
-        if answer.name == NEW_PASSWORD_CHALLENGE:
-            self._store.write_session(answer.session)
+        if answer.challenge_name == "NEW_PASSWORD_REQUIRED":
+            self._store.write_session(answer.session or "")
             raise errors.NewPasswordRequired(
                 f"The service requires {username} to set a new password before it issues tokens. Nothing was fetched. "
                 "Existing data is kept. Run `wme auth new-password`."
             )
+        challenge = self.redactor.clean((answer.challenge_name or "")[:50])
         raise errors.UnexpectedAnswer(
-            f"The service requires {username} to answer the challenge {self.redactor.clean(answer.name[:50])}, which "
-            "this client does not support. Nothing was fetched. Existing data is kept. Log in once on the vendor's "
-            "dashboard."
+            f"The service requires {username} to answer the challenge {challenge}, which this client does not support. "
+            "Nothing was fetched. Existing data is kept. Log in once on the vendor's dashboard."
         )
 
     def _keep(self, grant: Grant) -> Tokens:

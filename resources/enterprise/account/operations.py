@@ -6,7 +6,6 @@ Source: the service's reference for authentication (`/v1/login` to `/v1/new-pass
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Annotated, Any, cast
 
@@ -18,22 +17,12 @@ from resources.enterprise.http.answers import Answer
 from resources.enterprise.http.transport import Transport
 from resources.enterprise.models import User
 
-NEW_PASSWORD_CHALLENGE = "NEW_PASSWORD_REQUIRED"  # noqa: S105  a challenge's name
-
 _RULES = (
     "A new password must have at least 8 characters, including an uppercase letter, a lowercase letter, a digit and a "
     "symbol."
 )
 #: Documented lifetime of an access token in seconds, used if a response contains no lifetime.
 _DAY = 86_400.0
-
-
-@dataclass(frozen=True)
-class Challenge:
-    """A step that is required before the service issues tokens. `session` identifies the login for a few minutes."""
-
-    name: str
-    session: str = field(repr=False)
 
 
 class RefreshRefused(errors.AuthenticationError):
@@ -56,16 +45,18 @@ class Grant(BaseModel):
         return timedelta(seconds=self.expires_in)
 
 
-class _Login(BaseModel):
-    access_token: Token | None = None
-    refresh_token: Token | None = None
+class Login(BaseModel):
+    """Tokens, or the challenge to answer before the service issues them. A session is valid for a few minutes."""
+
+    access_token: Token | None = Field(default=None, repr=False)
+    refresh_token: Token | None = Field(default=None, repr=False)
     expires_in: _Life = _DAY
     challenge_name: str | None = Field(default=None, max_length=100)
-    session: str | None = Field(default=None, max_length=LONGEST_TOKEN)
+    session: str | None = Field(default=None, max_length=LONGEST_TOKEN, repr=False)
 
 
 _GRANT = TypeAdapter(Grant)
-_LOGIN = TypeAdapter(_Login)
+_LOGIN = TypeAdapter(Login)
 _USER = TypeAdapter(User)
 
 
@@ -76,8 +67,8 @@ class AuthService:
         self._transport = transport
         self._url = auth_url
 
-    def login(self, username: str, password: str) -> Grant | Challenge:
-        """Log in (`POST /v1/login`). Return tokens, or a challenge that must be answered first.
+    def login(self, username: str, password: str) -> Grant | Login:
+        """Log in (`POST /v1/login`). Return tokens, or a `Login` with a challenge that must be answered first.
 
         Raises AuthenticationError if the service refuses the user name or the password.
         """
@@ -88,7 +79,7 @@ class AuthService:
             return self._learned(Grant.model_validate(found, from_attributes=True))
         if found.challenge_name is not None:
             self._transport.redactor.learn(found.session)
-            return Challenge(found.challenge_name, found.session or "")
+            return cast("Login", found)
         raise errors.UnexpectedAnswer(
             f"Could not {doing}: the response contains neither tokens nor a challenge. Nothing was changed. Check the "
             "service's address (WME_AUTH_URL)."
@@ -207,7 +198,7 @@ class AuthService:
         self._transport.redactor.learn(*(value for name, value in fields.items() if name != "username"))
         reaching = f"reach the authentication service ({path})"
         token = fields.get("access_token")
-        return self._transport.ask("POST", self._url + path, read, doing=reaching, body=fields, token=token)[0]
+        return self._transport.ask("POST", self._url + path, read, doing=reaching, body=fields, token=token)
 
     def _check(self, answer: Answer, doing: str, refused: str | None) -> None:
         """Raise the error for an unsuccessful response.

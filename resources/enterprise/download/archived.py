@@ -72,8 +72,8 @@ def read_listing(path: files.StrPath) -> Listing[Batch]:
         raise wrong from None
     sidecar = Sidecar.read(path)
     if sidecar is None or sidecar.version != files.new_md5(raw).hexdigest():
-        return Listing(raw, records, "", datetime.fromtimestamp(path.stat().st_mtime, UTC), 0, odd)
-    return Listing(raw, records, sidecar.url_path, sidecar.fetched_at, 0, odd)
+        return Listing(raw, records, "", datetime.fromtimestamp(path.stat().st_mtime, UTC), odd)
+    return Listing(raw, records, sidecar.url_path, sidecar.fetched_at, odd)
 
 
 def is_landed(target: files.StrPath, version: str) -> bool:

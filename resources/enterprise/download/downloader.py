@@ -26,7 +26,6 @@ from resources.enterprise.download.archived import Sidecar, is_landed
 from resources.enterprise.download.object_reader import (
     ChangedError,
     ObjectReader,
-    OversizeError,
     Progress,
     RangeIgnoredError,
     Source,
@@ -49,15 +48,14 @@ class Download:
     """A verified file on disk.
 
     `version` differs from the requested version if the service replaced the file. `fetched` is False if the file
-    already existed. `request_count` excludes requests to the object store. `resumed_bytes` counts bytes from an earlier
-    download. `unit_count` is the number of requests for signed URLs, which each cost a unit if the product has a quota.
+    already existed. `resumed_bytes` counts bytes from an earlier download. `unit_count` is the number of requests for
+    signed URLs, which each cost a unit if the product has a quota.
     """
 
     path: Path
     identifier: str
     version: str
     size_bytes: int
-    request_count: int
     resumed_bytes: int
     fetched: bool
     unit_count: int = 0
@@ -74,7 +72,6 @@ class _Task:
     source: Source
     target: Path
     progress: Progress | None
-    requests: int = 0
     units: int = 0
     resumed: int | None = None
     wrong: int = 0
@@ -141,10 +138,10 @@ class Downloader:
                     digest.update(piece)
                     yield piece
             problem = None if digest.hexdigest() == source.record.version else "the MD5 is different"
-        except OversizeError as error:
-            problem = f"the archive has more than {error.largest:,} bytes"
-        except ChangedError:
+        except ChangedError as error:
             problem = "the archive was replaced during the download"
+            if error.largest is not None:
+                problem = f"the archive has more than {error.largest:,} bytes"
         if problem is not None:
             raise errors.IntegrityError(
                 f"{source.record.identifier} does not match the service's record (version {source.record.version}): "
@@ -166,11 +163,10 @@ class Downloader:
                 return self._land(task, part)
             task.resumed = 0
             try:
-                fresh, count = source.read_again()
+                fresh = source.read_again()
             except errors.EnterpriseError:
                 part.remove()  # its bytes are known to be wrong
                 raise
-            task.requests += count
             if fresh.version != source.record.version:
                 _log.info("The service replaced %s during its download.", source.record.identifier)
                 task.source = replace(source, record=fresh)
@@ -203,14 +199,13 @@ class Downloader:
                 self._check_room(part, max(other.length for other in part.others))
                 part.join()
         except ChangedError as error:
-            task.largest = error.largest if isinstance(error, OversizeError) else None
+            task.largest = error.largest
             return None
         except errors.NotFound:
             part.remove()  # this download can never be completed
             raise
         finally:
-            task.requests += stored.request_count
-            task.units += stored.request_count
+            task.units += stored.unit_count
         return files.md5_of(part.path)
 
     def _missing(self, record: ArchiveRecord, part: Part) -> list[Range]:
@@ -275,28 +270,21 @@ class Downloader:
 
     def _present(self, task: _Task) -> Download | None:
         """Return the complete file, or None if its bytes are missing or different."""
-        source, target = task.source, task.target
-        if not is_landed(target, source.record.version):
-            if not target.is_file() or files.md5_of(target) != source.record.version:
+        record, target = task.source.record, task.target
+        if not is_landed(target, record.version):
+            if not target.is_file() or files.md5_of(target) != record.version:
                 return None
             self._write_sidecar(task, target.stat().st_size)
-        return self._result(task, target.stat().st_size, fetched=False)
+        size = target.stat().st_size
+        return Download(target, record.identifier, record.version, size, 0, fetched=False, unit_count=task.units)
 
     def _land(self, task: _Task, part: Part) -> Download:
-        size = part.length
+        record, size = task.source.record, part.length
         self._write_sidecar(task, size)
         part.land(task.target)
-        _log.info(
-            "Fetched %s (%d bytes, %d requests to the service).", task.source.record.identifier, size, task.requests
-        )
-        return self._result(task, size, fetched=True)
-
-    @staticmethod
-    def _result(task: _Task, size: int, *, fetched: bool) -> Download:
-        record, resumed = task.source.record, task.resumed if fetched else 0
-        return Download(
-            task.target, record.identifier, record.version, size, task.requests, resumed or 0, fetched, task.units
-        )
+        _log.info("Fetched %s (%d bytes, %d signed URLs).", record.identifier, size, task.units)
+        resumed = task.resumed or 0
+        return Download(task.target, record.identifier, record.version, size, resumed, True, task.units)
 
     def _write_sidecar(self, task: _Task, size: int) -> None:
         record, url_path = task.source.record, task.source.url_path

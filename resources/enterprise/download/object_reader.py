@@ -36,14 +36,14 @@ Progress = Callable[[int], None]
 class Source:
     """The archive to download, as described by its record.
 
-    `resolve` returns a signed URL, and `read_again` returns the current record. Both functions also return the number
-    of requests sent. If `pinned` is True, newer versions are not requested.
+    `resolve` returns a signed URL and the number of requests sent. `read_again` returns the current record. If `pinned`
+    is True, newer versions are not requested.
     """
 
     record: ArchiveRecord
     url_path: str
     resolve: Callable[[], tuple[str, int]]
-    read_again: Callable[[], tuple[ArchiveRecord, int]]
+    read_again: Callable[[], ArchiveRecord]
     pinned: bool = False
 
 
@@ -56,13 +56,9 @@ _log = logging.getLogger(__name__)
 
 
 class ChangedError(Exception):
-    """The object differs from the object whose first bytes were received."""
+    """The object differs from the object whose first bytes were received, or exceeds `largest`, its maximum size."""
 
-
-class OversizeError(ChangedError):
-    """The object is larger than its record allows (`largest` bytes)."""
-
-    def __init__(self, largest: int) -> None:
+    def __init__(self, largest: int | None = None) -> None:
         super().__init__(largest)
         self.largest = largest
 
@@ -91,7 +87,7 @@ class StoredObject:
         self.largest = transport.limits.largest(source.record.stated_bytes)
         self.size: int | None = None
         self.etag: str | None = None
-        self.request_count = 0
+        self.unit_count = 0
         self.is_stopped = threading.Event()
         self._resolve = source.resolve
         self._address: str | None = None
@@ -128,13 +124,9 @@ class StoredObject:
         with self._lock:
             if (self.size is not None and size != self.size) or (self.etag and etag and etag != self.etag):
                 raise ChangedError
-            self.check_size(size or 0)
+            if (size or 0) > self.largest:
+                raise ChangedError(self.largest)
             self.size, self.etag, self._refusals = size, etag or self.etag, 0
-
-    def check_size(self, size: int) -> None:
-        """Check that the record allows an object of this size."""
-        if size > self.largest:
-            raise OversizeError(self.largest)
 
     def _signed_url(self) -> str:
         with self._lock:
@@ -153,7 +145,7 @@ class StoredObject:
                     )
                 self._asked += 1
                 self._address, count = self._resolve()
-                self.request_count += count
+                self.unit_count += count
             return self._address
 
 
@@ -175,8 +167,7 @@ class ObjectReader:
     def pieces(self) -> Generator[bytes, None, None]:
         """Yield the remaining bytes in blocks of at most 256 KiB, and an empty block whenever the object was opened.
 
-        Raises ChangedError if the object changed, OversizeError if it is too large, RangeIgnoredError, and
-        EnterpriseError after too many consecutive failures.
+        Raises ChangedError, RangeIgnoredError, and EnterpriseError after too many consecutive failures.
         """
         failures = furthest = 0
         retry = self._stored.transport.retry
@@ -209,7 +200,8 @@ class ObjectReader:
             yield b""
             timely = self.position
             while piece := self._piece(response):
-                self._stored.check_size(self.position + len(piece))
+                if self.position + len(piece) > self._stored.largest:
+                    raise ChangedError(self._stored.largest)
                 self.position += len(piece)
                 began = time.monotonic()
                 yield piece
@@ -224,9 +216,14 @@ class ObjectReader:
         if response.status_code == 416:  # all bytes were received before, or the object is shorter now
             self._stored.accept(self.position, etag)
         elif response.status_code == 206:
-            start, size = content_range(response)
-            self._stored.accept(size, etag)
-            if start != self.position:
+            found = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
+            if found is None or not int(found[1]) <= int(found[2]) < int(found[3]):
+                raise BrokenAnswer(
+                    "The object store sent part of the archive without a valid Content-Range header. Downloaded bytes "
+                    "are kept. Try again later."
+                )
+            self._stored.accept(int(found[3]), etag)
+            if int(found[1]) != self.position:
                 raise ChangedError
         else:
             self._stored.accept(number_in(response.headers, "Content-Length"), etag)
@@ -281,14 +278,3 @@ class ObjectReader:
             f"{stored.transport.retry.retries + 1} times in a row. {left} {stored.advice} Last error: "
             f"{last.message.split('. ')[0]}."
         ) from None
-
-
-def content_range(response: requests.Response) -> tuple[int, int]:
-    """Parse the Content-Range of a 206 response. Return the first byte and the object size in bytes."""
-    found = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
-    if found is None or not int(found[1]) <= int(found[2]) < int(found[3]):
-        raise BrokenAnswer(
-            "The object store sent part of the archive without a valid Content-Range header. Downloaded bytes are "
-            "kept. Try again later."
-        )
-    return int(found[1]), int(found[3])

@@ -6,11 +6,10 @@ anything is sent.
 
 from __future__ import annotations
 
-import contextlib
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
@@ -111,8 +110,8 @@ class Deadline:
     raises an exception, the connection is closed.
     """
 
-    def __init__(self, seconds: float) -> None:
-        self.meet: Callable[[str], None] | None = None
+    def __init__(self, seconds: float, meet: Callable[[str], None] | None = None) -> None:
+        self.meet = meet
         self._seconds = seconds
         self._lock = threading.Lock()
         self._end: Callable[[], None] | None = None
@@ -146,18 +145,8 @@ class Deadline:
                 self._end()
 
 
-#: Deadline of the current block.
+#: Deadline of every response that begins in this context, until the response is complete.
 current_deadline: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
-
-
-@contextlib.contextmanager
-def until(deadline: Deadline) -> Iterator[None]:
-    """Apply the deadline to every response that begins in this block, until the response is complete."""
-    token = current_deadline.set(deadline)
-    try:
-        yield
-    finally:
-        current_deadline.reset(token)
 
 
 #: NAT64 prefix, whose addresses contain an IPv4 address in the last 32 bits (RFC 6052).

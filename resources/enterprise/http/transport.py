@@ -24,29 +24,17 @@ from urllib3.util.retry import Retry
 from resources.enterprise import errors
 from resources.enterprise.endpoints import Service, origin
 from resources.enterprise.errors import Redactor
-from resources.enterprise.http.answers import (
-    Answer,
-    BrokenAnswer,
-    NoConnection,
-    ServiceClock,
-    read_body,
-)
+from resources.enterprise.http.answers import Answer, BrokenAnswer, NoConnection, ServiceClock, read_body
 from resources.enterprise.http.bounds import (
     PUBLIC,
     Deadline,
     Limits,
     RetryPolicy,
     TooSlowError,
+    current_deadline,
     network_of,
-    until,
 )
-from resources.enterprise.http.workarounds import (
-    LIBRARY_ERRORS,
-    Adapter,
-    hide_queries_in_http_log,
-    reason,
-    stems_from,
-)
+from resources.enterprise.http.workarounds import LIBRARY_ERRORS, Adapter, hide_queries_in_http_log, reason, stems_from
 from resources.enterprise.listing import shape_problem
 from resources.formatting import legible
 
@@ -109,8 +97,8 @@ class Transport:
         body: Any = None,
         longest: int | None = None,
         before: Callable[[], object] = lambda: None,
-    ) -> tuple[_T, int]:
-        """Send a request to the service, and return the result of `understand` and the number of requests sent.
+    ) -> _T:
+        """Send a request to the service, and return the result of `understand`.
 
         All requests can be repeated safely. A request is repeated after a failed connection, a broken or temporary
         refusal (RateLimited or BrokenAnswer from `understand`), and once after the account's token was refused (401).
@@ -122,20 +110,22 @@ class Transport:
         if account is not None:
             token, renew = account.access_token(), account.renew
         longest = longest or self.limits.record_bytes
+        headers = {"Accept": "application/json", "Accept-Encoding": "gzip"}
+        request = requests.Request(method, url, headers, json=body)
         count = failures = 0
         before()
-        deadline = Deadline(self.limits.answer_seconds)
+        deadline = Deadline(self.limits.answer_seconds, self._is_at)
         while True:
             asked: float | None = None
             count += 1
             try:
-                answer = self._answer(method, url, count, deadline, doing, token, body, longest)
+                answer = self._answer(request, token, deadline, doing, longest, count)
                 if answer.status == 401 and renew is not None and token is not None:
                     token, renew = renew(token), None
                     deadline.restart()
                     continue
                 asked = answer.retry_after
-                return understand(answer), count
+                return understand(answer)
             except (errors.RateLimited, BrokenAnswer) as error:
                 failures += 1
                 if failures > self.retry.retries:
@@ -152,24 +142,14 @@ class Transport:
             deadline.extend(time.monotonic() - paused_at)
 
     def _answer(
-        self,
-        method: str,
-        url: str,
-        count: int,
-        deadline: Deadline,
-        doing: str,
-        token: str | None,
-        body: Any,
-        longest: int,
+        self, request: requests.Request, token: str | None, deadline: Deadline, doing: str, longest: int, count: int
     ) -> Answer:
-        deadline.meet = self._is_at
-        headers = {"Accept": "application/json", "Accept-Encoding": "gzip"}
         try:
-            response = self._send(method, url, headers, deadline, token, body, self.retry.read_timeout)
+            response = self._send(request, token, deadline, self.retry.read_timeout)
             refused = response.status_code >= 300
             content = read_body(response, min(longest, self.limits.refusal_bytes) if refused else longest)
         except LIBRARY_ERRORS as error:
-            failure = self._failure(error, url, doing)
+            failure = self._failure(error, request.url, doing)
         else:
             self.clock.heard(response.headers)
             if refused or len(content) <= longest:
@@ -202,40 +182,34 @@ class Transport:
         """
         method, timeout = ("GET", self.retry.read_timeout) if body is None else ("POST", None)
         deadline.meet = self._is_at if body is not None else partial(self._may_be_at, doing)
+        headers = {"Accept-Encoding": "identity", "Accept": "*/*", **headers}
         try:
-            headers = {"Accept-Encoding": "identity", "Accept": "*/*", **headers}
-            return self._send(method, url, headers, deadline, token, body, timeout)
+            return self._send(requests.Request(method, url, headers, json=body), token, deadline, timeout)
         except LIBRARY_ERRORS as error:
             failure = self.broken(error, url, doing)
         raise failure
 
     def _send(
-        self,
-        method: str,
-        url: str,
-        headers: dict[str, str],
-        deadline: Deadline,
-        token: str | None,
-        body: Any,
-        timeout: float | None,
+        self, request: requests.Request, token: str | None, deadline: Deadline, timeout: float | None
     ) -> requests.Response:
         """Send a request without following redirects. The body of the response is not read yet."""
+        # not `Session.request`, which adds credentials from .netrc and cookies, and prepares redirected requests
+        prepared = request.prepare()
+        prepared.headers["User-Agent"] = self._user_agent
         if token is not None:
-            if origin(url) not in self._origins:
+            if origin(request.url) not in self._origins:
                 raise errors.InvalidRequest(
                     "A request with a token would have gone to a host that does not belong to the service. Nothing was "
                     "sent. Check the configured service addresses."
                 )
-            headers = {**headers, "Authorization": f"Bearer {token}"}
-        # not `Session.request`, which adds credentials from .netrc and cookies, and prepares redirected requests
-        request = requests.Request(method, url, {**headers, "User-Agent": self._user_agent}, json=body).prepare()
-        settings: dict[str, Any] = {**self._session.merge_environment_settings(url, {}, True, None, None)}
-        with until(deadline):
-            return self._session.get_adapter(url).send(
-                request,
-                **settings,
-                timeout=(self.retry.connect_timeout, timeout),  # type: ignore[arg-type]
-            )
+            prepared.headers["Authorization"] = f"Bearer {token}"
+        settings: dict[str, Any] = {**self._session.merge_environment_settings(request.url, {}, True, None, None)}
+        settings["timeout"] = (self.retry.connect_timeout, timeout)
+        previous = current_deadline.set(deadline)
+        try:
+            return self._session.get_adapter(request.url).send(prepared, **settings)
+        finally:
+            current_deadline.reset(previous)
 
     def _is_at(self, address: str) -> None:
         self._networks.add(network_of(address))

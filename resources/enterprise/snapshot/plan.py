@@ -5,7 +5,6 @@ Source: the service's documentation on snapshots, chunks, downloads and account 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, Field, model_validator
 
-from resources import files
 from resources.datasets import Dataset
 from resources.datasets.paths import SET, is_of_snapshot, name_of
 from resources.enterprise import errors
@@ -242,23 +240,6 @@ def _named(plans: Sequence[SnapshotPlan]) -> str:
     (plan,) = plans
     form = "as one file" if plan.form == "whole" else f"in {counted(len(plan.files), 'chunk')}"
     return f"{plan.identifier} {form}"
-
-
-def write_set(plan: SnapshotPlan) -> None:
-    content = {
-        "snapshot": plan.snapshot.model_dump(mode="json", exclude_none=True),
-        "form": plan.form,
-        "files": [
-            {
-                "name": file.target.name,
-                "identifier": file.identifier,
-                "version": file.version,
-                "size_bytes": file.target.stat().st_size,
-            }
-            for file in plan.files
-        ],
-    }
-    files.write(plan.manifest, json.dumps(content, indent=2, ensure_ascii=False).encode() + b"\n")
 
 
 def superseded(plan: SnapshotPlan) -> tuple[Path, ...]:

@@ -14,17 +14,17 @@ import shutil
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from pydantic import TypeAdapter
 
+from resources import files
 from resources.datasets import SNAPSHOT_ARTICLES, Dataset
 from resources.enterprise import endpoints, errors, models
 from resources.enterprise.data_api import DataApi
-from resources.enterprise.download.archived import is_landed
+from resources.enterprise.download.archived import SetFile, SnapshotSet, is_landed
 from resources.enterprise.download.downloader import Download, Downloader, ReplacedError, version_change
 from resources.enterprise.download.object_reader import Progress
 from resources.enterprise.download.partial import Part, others
@@ -32,7 +32,7 @@ from resources.enterprise.http.workarounds import guarded
 from resources.enterprise.listing import Listing, list_of
 from resources.enterprise.models import Chunk, Snapshot
 from resources.enterprise.snapshot.choice import plan_snapshot
-from resources.enterprise.snapshot.plan import Disk, FetchOptions, PlannedFile, SnapshotPlan, archive_name, write_set
+from resources.enterprise.snapshot.plan import Disk, FetchOptions, PlannedFile, SnapshotPlan, archive_name
 from resources.errors import ends_run, retryable
 from resources.files import StrPath
 from resources.formatting import counted, size_text
@@ -66,7 +66,7 @@ class Snapshots:
 
         Raises NotFound if the snapshot does not exist, for example because its namespace has no pages.
         """
-        return self._snapshot(dataset, identifier)[0]
+        return self._api.record(_path(dataset, identifier), _SNAPSHOT, f"read the record of {identifier}")
 
     def chunks(self, identifier: str, dataset: Dataset = SNAPSHOT_ARTICLES) -> Listing[Chunk]:
         """List a snapshot's chunks in arbitrary order (`GET .../chunks`). Raises NotFound if there are none."""
@@ -120,7 +120,8 @@ class Snapshots:
 
     def _fetch(self, plan: SnapshotPlan, file: PlannedFile, progress: Progress | None) -> Download:
         plan.check()
-        count = 0 if is_landed(file.target, file.version) else self._check_version(plan, file)
+        if not is_landed(file.target, file.version):
+            self._check_version(plan, file)
         path = _path(plan.dataset, plan.identifier, None if plan.form == "whole" else file.identifier)
         source = self._api.source(path, file.record, plan.product, partial(self._read, plan, file), pinned=True)
         try:
@@ -130,7 +131,7 @@ class Snapshots:
             raise  # the record is unchanged, but the object store does not have the archive
         if done.version != file.version:
             raise ReplacedError(version_change(file.record, done.version))
-        return replace(done, request_count=done.request_count + count)
+        return done
 
     def confirm(self, plan: SnapshotPlan) -> Path:
         """Check that all files of a plan exist and are consistent. Write the manifest, and return its path.
@@ -146,7 +147,9 @@ class Snapshots:
                 )
         if plan.form == "chunks" and (changes := self._changes_of_set(plan)):
             raise self._stale(plan, ReplacedError(*changes))
-        write_set(plan)
+        chosen = [SetFile(name=one.target.name, identifier=one.identifier, version=one.version) for one in plan.files]
+        manifest = SnapshotSet(snapshot=plan.snapshot, files=tuple(chosen))
+        files.write(plan.manifest, manifest.model_dump_json(indent=2, exclude_none=True).encode() + b"\n")
         return plan.manifest
 
     def download(
@@ -201,15 +204,14 @@ class Snapshots:
         self.confirm(plan)
         return tuple(done[file.identifier] for file in plan.files)
 
-    def _check_version(self, plan: SnapshotPlan, file: PlannedFile) -> int:
-        """Raise ReplacedError if a file's record differs from the plan. Return the number of requests sent."""
+    def _check_version(self, plan: SnapshotPlan, file: PlannedFile) -> None:
+        """Raise ReplacedError if a file's record differs from the plan."""
         try:
-            record, count = self._read(plan, file)
+            record = self._read(plan, file)
         except errors.NotFound:
             raise ReplacedError(f"{file.identifier} no longer exists") from None
         if record.version != file.version:
             raise ReplacedError(version_change(file.record, record.version))
-        return count
 
     def _changes_of_set(self, plan: SnapshotPlan) -> list[str]:
         try:
@@ -253,13 +255,10 @@ class Snapshots:
             "and run the plan: files with an unchanged version are not fetched again."
         )
 
-    def _snapshot(self, dataset: Dataset, identifier: str) -> tuple[Snapshot, int]:
-        return self._api.record(_path(dataset, identifier), _SNAPSHOT, f"read the record of {identifier}")
-
-    def _read(self, plan: SnapshotPlan, file: PlannedFile) -> tuple[Snapshot | Chunk, int]:
-        """Return the current record of a planned file, and the number of requests sent."""
+    def _read(self, plan: SnapshotPlan, file: PlannedFile) -> Snapshot | Chunk:
+        """Return the current record of a planned file."""
         if plan.form == "whole":
-            return self._snapshot(plan.dataset, plan.identifier)
+            return self.record(plan.identifier, plan.dataset)
         doing = f"read the record of chunk {file.identifier} of {plan.identifier}"
         return self._api.record(_path(plan.dataset, plan.identifier, file.identifier), _CHUNK, doing)
 

@@ -269,7 +269,7 @@ def test_a_download_that_crawls_is_given_up_and_begun_at_another_connection(
     client = make_client(limits=Limits(slow_bytes=2000, slow_seconds=1))
     done = client.hours.download(hour, batch, target)
     assert target.read_bytes() == content
-    assert done.request_count == 1
+    assert done.unit_count == 1
     assert fake.store.requests[1].headers["range"].startswith("bytes=100")
 
 

@@ -21,7 +21,7 @@ def test_a_title_is_one_part_of_the_path(client, fake, name):
     fake.script("/v2/articles/*", json_reply([ARTICLE]))
     listing = client.lookups.articles(name)
     assert [record["identifier"] for record in listing] == [1]
-    assert (listing.request_count, json.loads(listing.raw)) == (1, [ARTICLE])
+    assert json.loads(listing.raw) == [ARTICLE]
     [request] = fake.api.seen("/v2/articles/*")
     assert request.path == f"/v2/articles/{quote(name, safe='')}"
     assert request.method == "GET"
@@ -85,7 +85,7 @@ def test_a_spent_quota_is_told_from_a_rate_limit(client, fake):
     fake.user |= {"ondemand_limit": 8}
     refusals = [error_reply(429, "Too Many Requests")] * 2
     fake.script("/v2/articles/A", *refusals, json_reply([ARTICLE]))
-    assert client.lookups.articles("A").request_count == 3
+    assert len(client.lookups.articles("A")) == 1
     # asked once for the two of them
     assert len(fake.api.seen("/v1/get-user")) == 2
 

@@ -17,7 +17,7 @@ import urllib3
 from urllib3.util.retry import Retry
 
 from resources.enterprise.http import workarounds
-from resources.enterprise.http.bounds import Deadline, until
+from resources.enterprise.http.bounds import Deadline, current_deadline
 from resources.enterprise.http.workarounds import causes, reason
 from tests.unit.enterprise.loopback import json_reply
 
@@ -57,9 +57,11 @@ def test_answers_are_read_from_a_file_that_can_be_replaced(fake):
     fake.script("/v2/codes", json_reply([]), json_reply([]))
     pool = urllib3.connection_from_url(fake.url)
     pool.ConnectionCls = workarounds._Connection
-    with until(Deadline(60)):
+    previous = current_deadline.set(Deadline(60))
+    try:
         answer = pool.request("GET", "/v2/codes", preload_content=False)
-    assert isinstance(answer._fp.fp.raw, workarounds._Timed)
-    with until(Deadline(60)):
         plain = urllib3.connection_from_url(fake.url).request("GET", "/v2/codes", preload_content=False)
+    finally:
+        current_deadline.reset(previous)
+    assert isinstance(answer._fp.fp.raw, workarounds._Timed)
     assert isinstance(plain._fp.fp.raw, socket.SocketIO)

@@ -16,13 +16,13 @@ from resources.enterprise.http.bounds import Limits, RetryPolicy
 from resources.enterprise.listing import Listing
 from resources.enterprise.models import record_model
 from resources.enterprise.query import Filter, Query
-from resources.enterprise.snapshot.choice import plan_snapshot
 from resources.enterprise.snapshot.plan import (
     Disk,
     FetchOptions,
     SnapshotOptions,
     SnapshotPlan,
     check_together,
+    plan_snapshot,
     superseded,
 )
 from resources.enterprise.snapshot.planner import Snapshots

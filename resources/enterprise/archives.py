@@ -27,12 +27,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from resources import files
 from resources.enterprise import endpoints, models
-from resources.enterprise.data_api import DataApi
-from resources.enterprise.download.downloader import Downloader
+from resources.enterprise.data_api import Section
 from resources.enterprise.download.object_reader import Progress, Source
 from resources.enterprise.errors import IntegrityError
 from resources.enterprise.http.answers import etag_in, moment_in, number_in
-from resources.enterprise.http.workarounds import guarded
 from resources.enterprise.listing import shape_problem
 from resources.formatting import counted
 from resources.tar import RECORDS, Contents, Member, TarStream, members
@@ -213,14 +211,8 @@ class FileHead:
     content_type: str | None
 
 
-@guarded
-class ServiceFiles:
+class ServiceFiles(Section):
     """Access to single files, by their records' paths (see `endpoints`), and to records in archives. Thread-safe."""
-
-    def __init__(self, api: DataApi, downloader: Downloader) -> None:
-        self._api = api
-        self._downloader = downloader
-        self.redactor = api.redactor
 
     def head(self, path: str) -> FileHead:
         """Read a file's size and other headers (`HEAD {path}/download`). HEAD requests use no quota.
@@ -248,7 +240,7 @@ class ServiceFiles:
         another EnterpriseError (see `head`).
         """
         record, source = self._source(path)
-        for piece in self._downloader.pieces(source):
+        for piece in self._api.downloader.pieces(source):
             left = memoryview(piece)
             while left:
                 count = target.write(left)
@@ -270,7 +262,7 @@ class ServiceFiles:
             EnterpriseError: The download failed, or an error listed for `head` occurred.
         """
         if isinstance(archive, str) and archive.startswith("/v2/"):
-            return read_pieces(archive, self._downloader.pieces(self._source(archive)[1]), model)
+            return read_pieces(archive, self._api.downloader.pieces(self._source(archive)[1]), model)
         return read_archive(archive, model)
 
     def _source(self, path: str) -> tuple[models.ArchiveRecord, Source]:

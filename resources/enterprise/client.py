@@ -17,13 +17,11 @@ from pydantic import Field, TypeAdapter
 from resources.datasets import ARTICLE_CHANGES, LOOKUPS, RETENTION, Dataset
 from resources.enterprise import endpoints, errors, models
 from resources.enterprise.account.authenticator import Authenticator
-from resources.enterprise.account.token_store import TokenStore
 from resources.enterprise.archives import ServiceFiles
-from resources.enterprise.data_api import DataApi, Lists
-from resources.enterprise.download.downloader import Download, Downloader
+from resources.enterprise.data_api import DataApi, Lists, Section
+from resources.enterprise.download.downloader import Download
 from resources.enterprise.download.object_reader import Progress
 from resources.enterprise.endpoints import Service
-from resources.enterprise.errors import Redactor
 from resources.enterprise.http.answers import ServiceClock
 from resources.enterprise.http.bounds import Limits, RetryPolicy
 from resources.enterprise.http.transport import Transport
@@ -65,18 +63,12 @@ class EnterpriseClient:
         limits: Limits | None = None,
     ) -> None:
         self.service = service
-        self.redactor = Redactor()
-        self._clock = ServiceClock(clock)
-        self._transport = Transport(service, retry or RetryPolicy(), limits or Limits(), self.redactor, self._clock)
-        store = TokenStore(Path(state) / "tokens.json", service.auth_url, service.username)
-        self.account = Authenticator(service, self._transport, store, clock)
-        api = DataApi(service, self._transport, self.account, clock)
-        downloader = Downloader(self._transport, clock)
-        self.lists = Lists(api)
-        self.hours = Hours(api, downloader, self._clock)
-        self.snapshots = Snapshots(api, downloader, self.account.quotas)
-        self.lookups = Lookups(api)
-        self.files = ServiceFiles(api, downloader)
+        self._transport = Transport(service, retry or RetryPolicy(), limits or Limits(), ServiceClock(clock))
+        self.redactor = self._transport.redactor
+        self.account = Authenticator(self._transport, Path(state))
+        api = DataApi(self._transport, self.account)
+        self.lists, self.hours, self.snapshots = Lists(api), Hours(api), Snapshots(api)
+        self.lookups, self.files = Lookups(api), ServiceFiles(api)
 
     def __enter__(self) -> Self:
         return self
@@ -106,8 +98,8 @@ class EnterpriseClient:
         Raises:
             InvalidRequest: The request is invalid and was not sent.
         """
-        positions = Positions(since or self._clock.now(), offsets or {})
-        return Stream(self._transport, self.account, self.service, path, positions, query, options or StreamOptions())
+        positions = Positions(since or self._transport.clock.now(), offsets or {})
+        return Stream(self._transport, self.account, path, positions, query, options or StreamOptions())
 
 
 _MOST: Final = Field(max_length=models.LONGEST_LIST, fail_fast=True)
@@ -120,13 +112,8 @@ _LONGEST_TITLE: Final = 512  # bytes, which allows 255 for the title and the res
 _ENTITY: Final = {"items": r"Q[1-9]\d{0,9}", "properties": r"P[1-9]\d{0,9}", "labels": r"[QP][1-9]\d{0,9}"}
 
 
-@guarded
-class Lookups:
+class Lookups(Section):
     """On-demand lookups. Each lookup costs one `ondemand` unit, even if nothing is found. Thread-safe."""
-
-    def __init__(self, api: DataApi) -> None:
-        self._api = api
-        self.redactor = api.redactor
 
     def articles(self, name: str, query: Query | None = None) -> Listing[models.Record]:
         """Look up the articles with this title (`/v2/articles/{name}`), at most one per project.
@@ -215,15 +202,8 @@ _BATCHES: Final = list_of(models.Batch)
 _BATCH: Final = TypeAdapter(models.Batch)
 
 
-@guarded
-class Hours:
+class Hours(Section):
     """Hourly batches, identified by the start of the hour (an aware datetime). Batches use no quota. Thread-safe."""
-
-    def __init__(self, api: DataApi, downloader: Downloader, clock: ServiceClock) -> None:
-        self._api = api
-        self._downloader = downloader
-        self._clock = clock
-        self.redactor = api.redactor
 
     def listing(self, hour: datetime, dataset: Dataset = ARTICLE_CHANGES) -> Listing[models.Batch]:
         """List an hour's files, one for each project and namespace with changes (`GET /v2/batches/{date}/{hour}`).
@@ -236,7 +216,7 @@ class Hours:
         try:
             return self._api.listing(path, _BATCHES, f"list the {dataset.endpoint} for {spoken(hour)}")
         except errors.NotFound:
-            missing = absent(hour, self._clock)
+            missing = absent(hour, self._api.clock)
         raise missing
 
     def record(self, hour: datetime, identifier: str, dataset: Dataset = ARTICLE_CHANGES) -> models.Batch:
@@ -245,7 +225,13 @@ class Hours:
         Raises:
             NotFound: The published hour does not contain this file, because nothing changed or its export failed.
         """
-        return self._record(dataset, hour, identifier)
+        path = endpoints.record(endpoints.hourly(dataset, hour), identifier)
+        try:
+            return self._api.record(path, _BATCH, f"read the record of {identifier} for {spoken(hour)}")
+        except errors.NotFound as error:
+            missing = error
+        self.listing(hour, dataset)  # raises another error if the entire hour is missing
+        raise missing
 
     def download(
         self,
@@ -268,23 +254,14 @@ class Hours:
             RetentionPassed: The hour is more than two days old.
         """
         path = endpoints.record(endpoints.hourly(dataset, hour), record.identifier)
-        again = partial(self._record, dataset, hour, record.identifier)
+        again = partial(self.record, hour, record.identifier, dataset)
         name = f"{record.identifier} for {spoken(hour)}"
         try:
             source = self._api.source(path, record, dataset.quota, again, name=name)
-            return self._downloader.fetch(source, Path(target), progress)
+            return self._api.downloader.fetch(source, Path(target), progress)
         except errors.NotFound as error:
-            failure = passed(hour, self._clock) or error
+            failure = passed(hour, self._api.clock) or error
         raise failure
-
-    def _record(self, dataset: Dataset, hour: datetime, identifier: str) -> models.Batch:
-        path = endpoints.record(endpoints.hourly(dataset, hour), identifier)
-        try:
-            return self._api.record(path, _BATCH, f"read the record of {identifier} for {spoken(hour)}")
-        except errors.NotFound as error:
-            missing = error
-        self.listing(hour, dataset)  # raises another error if the entire hour is missing
-        raise missing
 
 
 def spoken(hour: datetime) -> str:

@@ -11,7 +11,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import urlencode, urljoin, urlsplit
@@ -22,8 +22,9 @@ from resources import files
 from resources.enterprise import endpoints, errors, models
 from resources.enterprise.account.authenticator import Authenticator
 from resources.enterprise.download.archived import Sidecar
+from resources.enterprise.download.downloader import Downloader
 from resources.enterprise.download.object_reader import Source
-from resources.enterprise.endpoints import Service, is_web_address
+from resources.enterprise.endpoints import is_web_address
 from resources.enterprise.http.answers import Answer
 from resources.enterprise.http.transport import Transport
 from resources.enterprise.http.workarounds import guarded
@@ -88,18 +89,13 @@ _BELIEVED: Final = 5.0
 class DataApi:
     """Sends requests to the data host for one account. Thread-safe."""
 
-    def __init__(
-        self, service: Service, transport: Transport, auth: Authenticator, clock: Callable[[], datetime]
-    ) -> None:
-        self._service = service
-        self._transport = transport
+    def __init__(self, transport: Transport, account: Authenticator) -> None:
+        self._transport, self.account = transport, account
         self._pace = Pace(transport.retry.requests_per_second)
         #: Time of the last positive quota balance, by product.
         self._left_at: dict[str, float] = {}
-        self.limits = transport.limits
-        self.redactor = transport.redactor
-        self._account = None if service.anonymous else auth
-        self._clock = clock
+        self.limits, self.redactor, self.clock = transport.limits, transport.redactor, transport.clock
+        self.downloader = Downloader(transport)
 
     def listing(
         self, path: str, form: TypeAdapter[Any], doing: str, query: Query | None = None, **options: Any
@@ -118,7 +114,7 @@ class DataApi:
         records, odd = sorted_out((found,) if isinstance(found, models.Record) else tuple(found))
         if odd and not records and not any(one.projects or one.namespaces for one in odd):
             raise self._transport.form_error(answer.status, doing, str(odd[0]))
-        listing: Listing[Any] = Listing(answer.body, records, path, self._clock().astimezone(UTC), odd)
+        listing: Listing[Any] = Listing(answer.body, records, path, self.clock.local().astimezone(UTC), odd)
         if (remark := listing.remark) is not None:
             _log.warning("%s", remark)
         return listing
@@ -162,7 +158,7 @@ class DataApi:
         bytes. `quota` is the `get-user` counter that the request uses. `plain` is the HTTP method for requests without
         a query.
         """
-        method, url, body = plain, self._service.base_url + path, None
+        method, url, body = plain, self._transport.service.base_url + path, None
         if query is not None and not query.is_empty:
             query.check(kind)
             method = query.method
@@ -170,7 +166,7 @@ class DataApi:
                 body = query.body()
             else:
                 url += f"?{urlencode(query.parameters())}"
-        product = quota or UNCOUNTED
+        product, account = quota or UNCOUNTED, None if self._transport.service.anonymous else self.account
         began = 0.0
 
         def wait_for_turn() -> None:
@@ -189,7 +185,7 @@ class DataApi:
 
         try:
             return self._transport.ask(
-                method, url, read, doing=doing, account=self._account, body=body, longest=longest, before=wait_for_turn
+                method, url, read, doing=doing, account=account, body=body, longest=longest, before=wait_for_turn
             )
         except errors.RateLimited:
             self._check_quota(doing, product)
@@ -200,7 +196,7 @@ class DataApi:
         if answer.status < 300 and answer.is_html:
             raise self._transport.html_error(answer.status, doing)
         location = answer.headers.get("Location", "")
-        here = self._service.base_url + path
+        here = self._transport.service.base_url + path
         try:
             there = urljoin(here, location)
         except ValueError:  # unbalanced brackets
@@ -220,10 +216,10 @@ class DataApi:
 
     def _check_quota(self, doing: str, product: str) -> None:
         """Raise QuotaExceeded if the counters show that the quota, not a rate limit, caused a 429 response."""
-        if self._account is None:
+        if self._transport.service.anonymous:
             return
         try:
-            quota = self._account.user().quotas.get(product)
+            quota = self.account.user().quotas.get(product)
         except errors.EnterpriseError as error:
             _log.info("Could not determine whether a quota is exhausted: %s", error)
             quota = None
@@ -237,13 +233,19 @@ class DataApi:
         self._left_at[product] = time.monotonic()
 
 
-@guarded
-class Lists:
-    """Reference lists, and access to any list or record by its path from `endpoints`. Uses no quota. Thread-safe."""
+class Section:
+    """Base class of the client's public objects. Their public methods raise only client errors."""
 
     def __init__(self, api: DataApi) -> None:
         self._api = api
         self.redactor = api.redactor
+
+    def __init_subclass__(cls) -> None:
+        guarded(cls)
+
+
+class Lists(Section):
+    """Reference lists, and access to any list or record by its path from `endpoints`. Uses no quota. Thread-safe."""
 
     def reference(self, kind: str) -> Listing[models.Entry]:
         """Read a reference list (`codes`, `languages`, `projects` or `namespaces`), for example `GET /v2/codes`."""

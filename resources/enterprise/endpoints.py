@@ -110,14 +110,6 @@ def is_open(url: str) -> bool:
         return True
 
 
-LOGIN = "/v1/login"
-TOKEN_REFRESH = "/v1/token-refresh"  # noqa: S105  a path
-TOKEN_REVOKE = "/v1/token-revoke"  # noqa: S105  a path
-FORGOT_PASSWORD = "/v1/forgot-password"  # noqa: S105  a path
-FORGOT_PASSWORD_CONFIRM = "/v1/forgot-password-confirm"  # noqa: S105  a path
-CHANGE_PASSWORD = "/v1/change-password"  # noqa: S105  a path
-NEW_PASSWORD_REQUIRED = "/v1/new-password-required"  # noqa: S105  a path
-GET_USER = "/v1/get-user"
 ARTICLE_STREAM = "/v2/articles"
 ENTITY_STREAM = "/v2/wikidata"
 

@@ -39,12 +39,6 @@ class OddRecord:
     projects: frozenset[str] = frozenset()
     namespaces: frozenset[int] = frozenset()
 
-    def names(self, project: str, namespace: int) -> bool:
-        return project in self.projects and namespace in self.namespaces
-
-    def may_be_of(self, project: str, namespace: int) -> bool:
-        return (not self.projects or project in self.projects) and (not self.namespaces or namespace in self.namespaces)
-
     def __str__(self) -> str:
         return f"{self.name}: {self.problem}"
 
@@ -99,10 +93,12 @@ class Listing(Generic[RecordT]):
         """
         named = {(one.project_id, one.namespace_id) for one in self.records if isinstance(one, ArchiveRecord)}
         found = {}
-        for pair in scope:
+        for project, namespace in scope:
             for odd in self.odd:
-                if odd.names(*pair) or (pair not in named and odd.may_be_of(*pair)):
-                    found[pair] = str(odd)
+                has_project, has_namespace = project in odd.projects, namespace in odd.namespaces
+                is_possible = (has_project or not odd.projects) and (has_namespace or not odd.namespaces)
+                if (has_project and has_namespace) or (is_possible and (project, namespace) not in named):
+                    found[project, namespace] = str(odd)
                     break
         return found
 

@@ -102,11 +102,21 @@ class Query:
         if self.filters and not kind.has_filters:
             _refuse(f"{kind.value} does not support `filters` and would ignore them", "Remove the filters")
         if kind is Kind.STREAM:
-            for condition in self.filters:
-                _check_comparable(condition)
+            for one in self.filters:
+                value = one.value
+                if isinstance(value, int | float) and (isinstance(value, float) or abs(value) >= _COMPARABLE):
+                    _refuse(
+                        f"the filter on `{one.field}` has the value {value}, but streams match only integers below "
+                        f"{_COMPARABLE:,}, so no events would arrive",
+                        "Filter the received events",
+                    )
             return
         for name in (*self.fields, *(condition.field for condition in self.filters)):
-            _check_name(name, kind)
+            pieces = name.split(".")
+            # an image's thumbnail uses this name in JSON as well
+            if not _IN_JSON.keys().isdisjoint(pieces) and "thumbnail" not in pieces:
+                right = ".".join(_IN_JSON.get(piece, piece) for piece in pieces)
+                _refuse(f"`{name}` is a field name for streams, which {kind.value} would ignore", f"Use {right!r}")
         for name in self.fields:
             _check_field(name, kind)
         if kind is Kind.LIST:
@@ -129,9 +139,8 @@ class Query:
 
     def parameters(self) -> list[tuple[str, str]]:
         """Return the parameters of a GET request. Each field and each filter is a separate parameter."""
-        body = self.body()
-        found = [("fields", name) for name in body.get("fields", ())]
-        found += [("filters", json.dumps(one, ensure_ascii=False)) for one in body.get("filters", ())]
+        found = [("fields", name) for name in self.fields]
+        found += [("filters", json.dumps(one, ensure_ascii=False)) for one in self.body().get("filters", ())]
         return found + ([("limit", str(self.limit))] if self.limit is not None else [])
 
 
@@ -192,14 +201,6 @@ def _check_value(one: Filter) -> None:
         )
 
 
-def _check_name(name: str, kind: Kind) -> None:
-    pieces = name.split(".")
-    # an image's thumbnail uses this name in JSON as well
-    if not _IN_JSON.keys().isdisjoint(pieces) and "thumbnail" not in pieces:
-        right = ".".join(_IN_JSON.get(piece, piece) for piece in pieces)
-        _refuse(f"`{name}` is a field name for streams, which {kind.value} would ignore", f"Use {right!r}")
-
-
 def _check_field(name: str, kind: Kind) -> None:
     """Refuse a field that this kind of endpoint would omit or return empty."""
     if kind in {Kind.LIST, Kind.RECORD} and name.endswith(".*"):
@@ -230,16 +231,6 @@ def _check_listed(one: Filter) -> None:
         _refuse(f"{what} compares a number with a string", f"Write {value} without quotes")
     if isinstance(value, str) and "'" in value:
         _refuse(f"{what} contains a single quote, which lists do not support", "Filter the response")
-
-
-def _check_comparable(one: Filter) -> None:
-    """Refuse a filter that no event in a stream could match."""
-    if isinstance(one.value, int | float) and (isinstance(one.value, float) or abs(one.value) >= _COMPARABLE):
-        _refuse(
-            f"the filter on `{one.field}` has the value {one.value}, but streams match only integers below "
-            f"{_COMPARABLE:,}, so no events would arrive",
-            "Filter the received events",
-        )
 
 
 def _tuple(names: list[str]) -> str:

@@ -22,7 +22,6 @@ from typing import Any, Final, Self
 
 from resources.enterprise import errors
 from resources.enterprise.account.authenticator import Authenticator
-from resources.enterprise.endpoints import Service
 from resources.enterprise.errors import InvalidRequest
 from resources.enterprise.http.answers import Answer, read_body
 from resources.enterprise.http.bounds import Deadline
@@ -146,7 +145,6 @@ class Stream:
         self,
         transport: Transport,
         auth: Authenticator,
-        service: Service,
         path: str,
         positions: Positions,
         query: Query | None,
@@ -154,8 +152,8 @@ class Stream:
     ) -> None:
         if query is not None:
             query.check(Kind.STREAM)
-        self._transport, self._account = transport, None if service.anonymous else auth
-        self._url, self._query = service.realtime_url + path, {} if query is None else query.body()
+        self._transport, self._account = transport, None if transport.service.anonymous else auth
+        self._url, self._query = transport.service.realtime_url + path, {} if query is None else query.body()
         if self._query.get("fields") and "event.*" not in self._query["fields"]:
             # the `event` field contains the record's position
             self._query["fields"] = [*self._query["fields"], "event.*"]

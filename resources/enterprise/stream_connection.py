@@ -157,11 +157,8 @@ class Connection(threading.Thread):
     `waits` contains the initial and maximum wait before reconnecting, in seconds. The wait doubles after each
     connection that receives no data. The actual wait is a random time below the current value.
 
-    Attributes:
-        opened: Number of times that the connection has been opened.
-        heard_at: Time when data was last received, or when the connection was opened (`time.monotonic`).
-        failing_since: Time of the first failure since data last arrived, or None if the connection is not failing.
-        failure: The last failure.
+    `heard_at` is the time when data was last received, or when the connection was opened (`time.monotonic`).
+    `failing_since` is the time of the first failure since data last arrived, or None.
     """
 
     def __init__(

@@ -134,16 +134,9 @@ Url = Annotated[
     Write("a URL like https://host[:port][/path], or remove the variable to use the real service", hidden=True),
 ]
 Flag = Annotated[bool, Write("1 or 0, or remove the variable")]
-Gigabytes = Annotated[
-    float,
-    Field(ge=0, le=LARGEST, allow_inf_nan=False),
-    Write(f"a number of gigabytes from 0 to {LARGEST:,}, for example 5"),
-]
-Hours = Annotated[
-    float,
-    Field(ge=0, le=LARGEST, allow_inf_nan=False),
-    Write(f"a number of hours from 0 to {LARGEST:,}, for example 5"),
-]
+_Amount = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
+Gigabytes = Annotated[_Amount, Write(f"a number of gigabytes from 0 to {LARGEST:,}, for example 5")]
+Hours = Annotated[_Amount, Write(f"a number of hours from 0 to {LARGEST:,}, for example 5")]
 COUNT = Write(f"a whole number from 0 to {LARGEST:,}, for example 100")
 Folder = Annotated[
     Path,

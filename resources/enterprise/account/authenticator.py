@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
 from datetime import datetime, timedelta
+from pathlib import Path
 
 from resources.enterprise import errors
 from resources.enterprise.account.operations import AuthService, Grant, Login, RefreshRefused, weakness
 from resources.enterprise.account.token_store import REFRESH_USES, Tokens, TokenStatus, TokenStore
-from resources.enterprise.endpoints import Service
 from resources.enterprise.http.transport import Transport
 from resources.enterprise.http.workarounds import guarded
 from resources.enterprise.models import Quota, User
@@ -30,17 +29,15 @@ _PAUSE = timedelta(minutes=1)
 class Authenticator:
     """Obtains, stores and revokes one account's tokens. Threads and processes share the stored tokens."""
 
-    def __init__(
-        self, service: Service, transport: Transport, store: TokenStore, clock: Callable[[], datetime]
-    ) -> None:
-        self._service = service
-        self._store = store
-        self._clock = clock
+    def __init__(self, transport: Transport, state: Path) -> None:
+        self._service = service = transport.service
+        self._store = TokenStore(state / "tokens.json", service.auth_url, service.username)
+        self._clock = transport.clock.local
         self.redactor = transport.redactor
         self.redactor.learn(service.password)
         #: The configured password, until a new password is set.
         self._password = service.password
-        self._calls = AuthService(transport, service.auth_url)
+        self._calls = AuthService(transport)
         self._paused_until: datetime | None = None
         self._is_unknown_logged = False
         self._mutex = threading.Lock()  # threads wait on this lock instead of polling the lock file

@@ -11,7 +11,7 @@ from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, Field, TypeAdapter
 
-from resources.enterprise import endpoints, errors
+from resources.enterprise import errors
 from resources.enterprise.account.token_store import LONGEST_TOKEN, REFRESH_LIFE, Token
 from resources.enterprise.http.answers import Answer
 from resources.enterprise.http.transport import Transport
@@ -63,9 +63,8 @@ _USER = TypeAdapter(User)
 class AuthService:
     """Client for the authentication host, with a method for each operation. Refusals raise an EnterpriseError."""
 
-    def __init__(self, transport: Transport, auth_url: str) -> None:
+    def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        self._url = auth_url
 
     def login(self, username: str, password: str) -> Grant | Login:
         """Log in (`POST /v1/login`). Return tokens, or a `Login` with a challenge that must be answered first.
@@ -74,11 +73,10 @@ class AuthService:
         """
         doing = f"log in as {username}"
         refused = "Check WME_USERNAME and WME_PASSWORD, or run `wme auth forgot-password`."
-        found = self._post(endpoints.LOGIN, doing, _LOGIN, refused=refused, username=username, password=password)
+        found = self._post("login", doing, _LOGIN, refused=refused, username=username, password=password)
         if found.access_token is not None and found.refresh_token is not None:
-            return self._learned(Grant.model_validate(found, from_attributes=True))
+            return Grant.model_validate(found, from_attributes=True)
         if found.challenge_name is not None:
-            self._transport.redactor.learn(found.session)
             return cast("Login", found)
         raise errors.UnexpectedAnswer(
             f"Could not {doing}: the response contains neither tokens nor a challenge. Nothing was changed. Check the "
@@ -101,16 +99,13 @@ class AuthService:
                     status=answer.status,
                 )
 
-        return self._learned(
-            self._post(
-                endpoints.TOKEN_REFRESH, doing, _GRANT, check=check, username=username, refresh_token=refresh_token
-            )
-        )
+        found = self._post("token-refresh", doing, _GRANT, check=check, username=username, refresh_token=refresh_token)
+        return cast("Grant", found)
 
     def token_revoke(self, refresh_token: str) -> bool:
         """Revoke a refresh token and its access tokens (`POST /v1/token-revoke`). Return False for an invalid token."""
         try:
-            self._post(endpoints.TOKEN_REVOKE, "revoke the refresh token", refresh_token=refresh_token)
+            self._post("token-revoke", "revoke the refresh token", refresh_token=refresh_token)
         except errors.AuthenticationError:
             return False
         return True
@@ -118,12 +113,12 @@ class AuthService:
     def forgot_password(self, username: str) -> None:
         """Request a confirmation code, which is sent to the account's email address (`POST /v1/forgot-password`)."""
         refused = "Check the spelling of the user name."
-        self._post(endpoints.FORGOT_PASSWORD, f"request a code for {username}", refused=refused, username=username)
+        self._post("forgot-password", f"request a code for {username}", refused=refused, username=username)
 
     def forgot_password_confirm(self, username: str, code: str, password: str) -> None:
         """Set a new password with the code (`POST /v1/forgot-password-confirm`). Refusals raise AuthenticationError."""
         self._post(
-            endpoints.FORGOT_PASSWORD_CONFIRM,
+            "forgot-password-confirm",
             f"set the password of {username}",
             refused=f"Check the code, or request a new code with `wme auth forgot-password`. {rules(password)}",
             username=username,
@@ -138,7 +133,7 @@ class AuthService:
         """
         # the service returns the same message for a wrong password and for a weak password
         self._post(
-            endpoints.CHANGE_PASSWORD,
+            "change-password",
             "change the password",
             refused=rules(proposed) if weakness(proposed) else f"Check the previous password. {_RULES}",
             access_token=access_token,
@@ -154,7 +149,7 @@ class AuthService:
         """
         doing = f"set the new password for {username}"
         found = self._post(
-            endpoints.NEW_PASSWORD_REQUIRED,
+            "new-password-required",
             doing,
             _GRANT,
             refused=f"{rules(password)} Run `wme auth new-password` again.",
@@ -167,16 +162,12 @@ class AuthService:
                 f"Could not {doing}: the response contains no refresh token. The password might have been set: try "
                 "`wme auth login` with the new password."
             )
-        return self._learned(found)
+        return cast("Grant", found)
 
     def get_user(self, access_token: str) -> User:
         """Read groups and counters (`POST /v1/get-user`, undocumented). The body and the header contain the token."""
-        found = self._post(endpoints.GET_USER, "read the account's quotas", _USER, access_token=access_token)
+        found = self._post("get-user", "read the account's quotas", _USER, access_token=access_token)
         return cast("User", found)
-
-    def _learned(self, grant: Grant) -> Grant:
-        self._transport.redactor.learn(grant.access_token, grant.refresh_token)
-        return grant
 
     def _post(
         self,
@@ -193,12 +184,18 @@ class AuthService:
         def read(answer: Answer) -> Any:
             check(answer)
             self._check(answer, doing, refused)
-            return None if form is None else self._transport.parse(answer, form, doing)
+            if form is None:
+                return None
+            found = self._transport.parse(answer, form, doing)
+            if not isinstance(found, User):
+                learn(found.access_token, found.refresh_token, getattr(found, "session", None))
+            return found
 
-        self._transport.redactor.learn(*(value for name, value in fields.items() if name != "username"))
-        reaching = f"reach the authentication service ({path})"
-        token = fields.get("access_token")
-        return self._transport.ask("POST", self._url + path, read, doing=reaching, body=fields, token=token)
+        learn = self._transport.redactor.learn
+        learn(*(value for name, value in fields.items() if name != "username"))
+        url, token = f"{self._transport.service.auth_url}/v1/{path}", fields.get("access_token")
+        reaching = f"reach the authentication service (/v1/{path})"
+        return self._transport.ask("POST", url, read, doing=reaching, body=fields, token=token)
 
     def _check(self, answer: Answer, doing: str, refused: str | None) -> None:
         """Raise the error for an unsuccessful response.

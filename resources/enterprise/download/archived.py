@@ -93,12 +93,14 @@ class SetFile(BaseModel):
     name: Annotated[str, Field(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9_.-]*\z", max_length=255)]
     identifier: Identifier
     version: Version
+    size_bytes: int | None = None
 
 
 class SnapshotSet(BaseModel):
     """A completely fetched, consistent snapshot. Some of the snapshot's files may have been removed since then."""
 
     snapshot: Snapshot
+    form: str | None = None
     files: tuple[SetFile, ...]
 
 

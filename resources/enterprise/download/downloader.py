@@ -12,10 +12,9 @@ import errno
 import logging
 import shutil
 import threading
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from pathlib import Path
 from typing import NoReturn
 
@@ -92,21 +91,14 @@ class _Task:
 class Downloader:
     """Downloads archives. Thread-safe."""
 
-    def __init__(self, transport: Transport, clock: Callable[[], datetime]) -> None:
-        self._transport = transport
-        self._limits = transport.limits
-        self._clock = clock
+    def __init__(self, transport: Transport) -> None:
+        self._transport, self._limits = transport, transport.limits
 
     def fetch(self, source: Source, target: Path, progress: Progress | None = None) -> Download:
         """Download the archive to `target` and write its sidecar, unless the file exists.
 
-        If the service replaced the archive, the new version is downloaded. If the name of `target` contains the first
-        eight characters of the old version, the new version's characters replace them.
-
-        Raises:
-            IntegrityError: Two attempts returned bytes that do not match the record's version. No file was written.
-            ReplacedError: The service replaced the version that `source` pins. Neither version was downloaded.
-            EnterpriseError: The download failed. Downloaded bytes are retained.
+        Replaced archives are handled as in `Hours.download`, which raises the same errors. Raises ReplacedError if the
+        service replaced the version that `source` pins.
         """
         task = _Task(source, target, progress)
         try:
@@ -288,7 +280,7 @@ class Downloader:
 
     def _write_sidecar(self, task: _Task, size: int) -> None:
         record, url_path = task.source.record, task.source.url_path
-        Sidecar(record.identifier, record.version, size, url_path, self._clock()).write(task.target)
+        Sidecar(record.identifier, record.version, size, url_path, self._transport.clock.local()).write(task.target)
 
     @staticmethod
     def _give_up(record: ArchiveRecord, largest: int | None) -> NoReturn:

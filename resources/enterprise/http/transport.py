@@ -60,15 +60,9 @@ class Account(Protocol):
 class Transport:
     """Sends requests over pooled connections, and never stores cookies. Thread-safe."""
 
-    def __init__(
-        self, service: Service, retry: RetryPolicy, limits: Limits, redactor: Redactor, clock: ServiceClock
-    ) -> None:
-        self.retry = retry
-        self.limits = limits
-        self.redactor = redactor
-        self.clock = clock
-        self._anonymous = service.anonymous
-        self._origins = service.origins
+    def __init__(self, service: Service, retry: RetryPolicy, limits: Limits, clock: ServiceClock) -> None:
+        self.service, self.retry, self.limits, self.clock = service, retry, limits, clock
+        self.redactor = Redactor()
         #: Networks of the service's own hosts, to which redirects may lead as well. New connections can add networks.
         self._networks = {PUBLIC}
         # the service requests the operator's contact details
@@ -197,7 +191,7 @@ class Transport:
         prepared = request.prepare()
         prepared.headers["User-Agent"] = self._user_agent
         if token is not None:
-            if origin(request.url) not in self._origins:
+            if origin(request.url) not in self.service.origins:
                 raise errors.InvalidRequest(
                     "A request with a token would have gone to a host that does not belong to the service. Nothing was "
                     "sent. Check the configured service addresses."
@@ -238,7 +232,7 @@ class Transport:
                 "again later.",
                 status=status,
             )
-        if self._anonymous and status in {401, 403}:
+        if self.service.anonymous and status in {401, 403}:
             return errors.AuthenticationError(
                 f"{what} Nothing was changed. This client sends no token, but the service does not accept this "
                 "machine's IP address. Unset WME_ANONYMOUS, and set WME_USERNAME and WME_PASSWORD.",

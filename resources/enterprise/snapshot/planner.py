@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -22,17 +22,22 @@ from pydantic import TypeAdapter
 
 from resources import files
 from resources.datasets import SNAPSHOT_ARTICLES, Dataset
-from resources.enterprise import endpoints, errors, models
-from resources.enterprise.data_api import DataApi
+from resources.enterprise import endpoints, errors
+from resources.enterprise.data_api import Section
 from resources.enterprise.download.archived import SetFile, SnapshotSet, is_landed
-from resources.enterprise.download.downloader import Download, Downloader, ReplacedError, version_change
+from resources.enterprise.download.downloader import Download, ReplacedError, version_change
 from resources.enterprise.download.object_reader import Progress
 from resources.enterprise.download.partial import Part, others
-from resources.enterprise.http.workarounds import guarded
 from resources.enterprise.listing import Listing, list_of
 from resources.enterprise.models import Chunk, Snapshot
-from resources.enterprise.snapshot.choice import plan_snapshot
-from resources.enterprise.snapshot.plan import Disk, FetchOptions, PlannedFile, SnapshotPlan, archive_name
+from resources.enterprise.snapshot.plan import (
+    Disk,
+    FetchOptions,
+    PlannedFile,
+    SnapshotPlan,
+    archive_name,
+    plan_snapshot,
+)
 from resources.errors import ends_run, retryable
 from resources.files import StrPath
 from resources.formatting import counted, size_text
@@ -45,17 +50,8 @@ _CHUNKS: Final = list_of(Chunk)
 _CHUNK: Final = TypeAdapter(Chunk)
 
 
-@guarded
-class Snapshots:
+class Snapshots(Section):
     """Lists, plans and downloads snapshots and their chunks. Thread-safe."""
-
-    def __init__(
-        self, api: DataApi, downloader: Downloader, remaining: Callable[[], Mapping[str, models.Quota]]
-    ) -> None:
-        self._api = api
-        self._downloader = downloader
-        self._remaining = remaining
-        self.redactor = api.redactor
 
     def listing(self, dataset: Dataset = SNAPSHOT_ARTICLES) -> Listing[Snapshot]:
         """List the account's snapshots for all projects and namespaces (`GET /v2/snapshots`). Uses no quota."""
@@ -97,7 +93,7 @@ class Snapshots:
             snapshot,
             chunks,
             folder,
-            quotas=self._remaining(),
+            quotas=self._api.account.quotas(),
             disk=look(folder, (snapshot, *chunks)),
             options=options,
             dataset=dataset,
@@ -125,7 +121,7 @@ class Snapshots:
         path = _path(plan.dataset, plan.identifier, None if plan.form == "whole" else file.identifier)
         source = self._api.source(path, file.record, plan.product, partial(self._read, plan, file), pinned=True)
         try:
-            done = self._downloader.fetch(source, file.target, progress)
+            done = self._api.downloader.fetch(source, file.target, progress)
         except errors.NotFound:
             self._check_version(plan, file)
             raise  # the record is unchanged, but the object store does not have the archive
@@ -147,8 +143,16 @@ class Snapshots:
                 )
         if plan.form == "chunks" and (changes := self._changes_of_set(plan)):
             raise self._stale(plan, ReplacedError(*changes))
-        chosen = [SetFile(name=one.target.name, identifier=one.identifier, version=one.version) for one in plan.files]
-        manifest = SnapshotSet(snapshot=plan.snapshot, files=tuple(chosen))
+        complete = [
+            SetFile(
+                name=file.target.name,
+                identifier=file.identifier,
+                version=file.version,
+                size_bytes=file.target.stat().st_size,
+            )
+            for file in plan.files
+        ]
+        manifest = SnapshotSet(snapshot=plan.snapshot, form=plan.form, files=tuple(complete))
         files.write(plan.manifest, manifest.model_dump_json(indent=2, exclude_none=True).encode() + b"\n")
         return plan.manifest
 

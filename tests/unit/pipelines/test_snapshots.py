@@ -66,7 +66,7 @@ def fetched(*downloads):
 
 
 def download(size, resumed=0, *, new=True):
-    return Download(Path("/x"), "enwiki_namespace_0", "f" * 32, size, 2, resumed, fetched=new, unit_count=int(new))
+    return Download(Path("/x"), "enwiki_namespace_0", "f" * 32, size, resumed, fetched=new, unit_count=int(new))
 
 
 def test_bytes_that_were_there_are_not_told_as_fetched():

@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final, Generic, Self, TypeVar
 
 import pyarrow as pa
 from pydantic import (
@@ -30,6 +30,8 @@ from pydantic import (
 from resources.datasets import Dataset
 from resources.formatting import legible
 from resources.tables import TIMESTAMP
+
+_IdentifierT = TypeVar("_IdentifierT")
 
 #: Maximum number of records in a list. The service's longest list has 3,600 records. Without a maximum, a few megabytes
 #: of tiny records could need gigabytes of memory.
@@ -80,16 +82,10 @@ class Entry(Record):
     identifier: str | Number
 
 
-class ProjectReference(Record):
-    """A project reference inside another record."""
+class Reference(Record, Generic[_IdentifierT]):
+    """A reference to a project or a namespace inside another record."""
 
-    identifier: ProjectName
-
-
-class NamespaceReference(Record):
-    """A namespace reference inside another record. The number is always present."""
-
-    identifier: Number
+    identifier: _IdentifierT
 
 
 class Size(Record):
@@ -105,8 +101,8 @@ class ArchiveRecord(Record):
     identifier: Identifier
     version: Version
     date_modified: Moment | None = None
-    is_part_of: ProjectReference
-    namespace: NamespaceReference
+    is_part_of: Reference[ProjectName]
+    namespace: Reference[Number]
     size: Size | None = None
 
     @model_validator(mode="after")

@@ -161,9 +161,8 @@ class Stream:
         self._options = options
         self.positions = positions
         self._inbox = Inbox(options.room_bytes)
-        waits = transport.retry.first_wait, transport.retry.longest_wait
         self.connections = [
-            Connection(parts, self._pieces, self._inbox, options.record_bytes, waits)
+            Connection(parts, self._pieces, self._inbox, options.record_bytes, transport.retry)
             for parts in shares(options.connections)
         ]
 

@@ -18,7 +18,7 @@ from typing import Final
 
 from resources.enterprise import errors
 from resources.enterprise.errors import UnexpectedAnswer
-from resources.enterprise.http.bounds import Deadline
+from resources.enterprise.http.bounds import Deadline, RetryPolicy
 
 #: Multiple of the maximum record length above which a line is treated as endless.
 _NO_END: Final = 16
@@ -154,8 +154,8 @@ _LONG_BYTES = 1 << 20
 class Connection(threading.Thread):
     """Reads some parts of the stream into an inbox until `stop` is called.
 
-    `waits` contains the initial and maximum wait before reconnecting, in seconds. The wait doubles after each
-    connection that receives no data. The actual wait is a random time below the current value.
+    The wait before reconnecting doubles after each connection that receives no data. The actual wait is a random time
+    below the current value.
 
     `heard_at` is the time when data was last received, or when the connection was opened (`time.monotonic`).
     `failing_since` is the time of the first failure since data last arrived, or None.
@@ -167,7 +167,7 @@ class Connection(threading.Thread):
         pieces: Callable[[tuple[int, ...], Deadline, bool], Iterator[bytes]],
         inbox: Inbox,
         longest: int,
-        waits: tuple[float, float],
+        retry: RetryPolicy,
     ) -> None:
         super().__init__(name=f"stream-{parts[0]}", daemon=True)
         self.parts = parts
@@ -180,8 +180,7 @@ class Connection(threading.Thread):
         self._deadline: Deadline | None = None
         self._ended = threading.Event()
         self._silence = _SILENT_SECONDS
-        self._first_wait, self._longest_wait = waits
-        self._wait = self._first_wait
+        self._retry, self._wait = retry, retry.first_wait
         self._is_waiting = False
         self._by_moment = False
 
@@ -204,7 +203,7 @@ class Connection(threading.Thread):
             failure = None if self.failing_since is None else self.failure
             asked = 0.0 if failure is None else min(failure.retry_after or 0.0, _ASKED_LONGEST)
             wait = max(random.uniform(0, self._wait), asked)
-            self._wait = min(2 * self._wait, self._longest_wait)
+            self._wait = min(2 * self._wait, self._retry.longest_wait)
             why = "" if failure is None else f" ({failure})"
             _log.info("Stream connection %s ended%s. It will be reopened in %.1f s.", self.name, why, wait)
             self._pause(wait)
@@ -264,7 +263,7 @@ class Connection(threading.Thread):
                 left_out = lines.left_out
                 if whole:
                     self.failing_since = None
-                    self._wait, self._silence = self._first_wait, _SILENT_SECONDS
+                    self._wait, self._silence = self._retry.first_wait, _SILENT_SECONDS
                     if not self._inbox.put(whole):
                         return
                     del whole

@@ -10,10 +10,12 @@ from __future__ import annotations
 import logging
 import threading
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
+from typing import cast
 
 from resources.enterprise import errors
-from resources.enterprise.account.operations import AuthService, Grant, Login, RefreshRefused, weakness
+from resources.enterprise.account.operations import AuthService, Grant, Login, RefreshRefused, rules, weakness
 from resources.enterprise.account.token_store import REFRESH_USES, Tokens, TokenStatus, TokenStore
 from resources.enterprise.http.transport import Transport
 from resources.enterprise.http.workarounds import guarded
@@ -38,6 +40,7 @@ class Authenticator:
         #: The configured password, until a new password is set.
         self._password = service.password
         self._calls = AuthService(transport)
+        self._post = self._calls.post
         self._paused_until: datetime | None = None
         self._is_unknown_logged = False
         self._mutex = threading.Lock()  # threads wait on this lock instead of polling the lock file
@@ -98,8 +101,11 @@ class Authenticator:
         """
         with self._mutex, self._store.locked():
             tokens = self._read()
-            if tokens is not None and not self._calls.token_revoke(tokens.refresh_token):
-                _log.info("The refresh token was already invalid.")
+            if tokens is not None:
+                try:
+                    self._post("token-revoke", "revoke the refresh token", refresh_token=tokens.refresh_token)
+                except errors.AuthenticationError:
+                    _log.info("The refresh token was already invalid.")
             self._store.clear()
         return self.status()
 
@@ -113,12 +119,13 @@ class Authenticator:
 
     def user(self) -> User:
         """Return the account's groups and counters, as reported by `POST /v1/get-user`. Raises EnterpriseError."""
+        read = partial(self._post, "get-user", "read the account's quotas", User)
         token = self.access_token()
         try:
-            return self._calls.get_user(token)
+            return cast("User", read(access_token=token))
         except errors.AuthenticationError:
             renewed = self.renew(token)
-        return self._calls.get_user(renewed)
+        return cast("User", read(access_token=renewed))
 
     def known_user(self) -> User | None:
         """Return the account's groups and counters, or None if they are unknown. A warning is logged only once.
@@ -145,11 +152,21 @@ class Authenticator:
         return {} if user is None else user.quotas
 
     def forgot_password(self) -> None:
-        self._calls.forgot_password(self._need_username())
+        """Request a confirmation code, which is sent to the account's email address."""
+        username, refused = self._need_username(), "Check the spelling of the user name."
+        self._post("forgot-password", f"request a code for {username}", refused=refused, username=username)
 
     def confirm_password(self, code: str, password: str) -> None:
         """Set a new password with the emailed code. Raises AuthenticationError if the service refuses the change."""
-        self._calls.forgot_password_confirm(self._need_username(), code, password)
+        username = self._need_username()
+        self._post(
+            "forgot-password-confirm",
+            f"set the password of {username}",
+            refused=f"Check the code, or request a new code with `wme auth forgot-password`. {rules(password)}",
+            username=username,
+            password=password,
+            confirmation_code=code,
+        )
         self._password = password
 
     def change_password(self, previous: str, proposed: str) -> None:
@@ -158,7 +175,15 @@ class Authenticator:
         self._password = configured or previous  # used for a login if no token is stored
         try:
             self.known_user()  # the service refuses a revoked token with the same message as a wrong password
-            self._calls.change_password(self.access_token(), previous, proposed)
+            # the service returns the same message for a wrong password and for a weak password
+            self._post(
+                "change-password",
+                "change the password",
+                refused=f"{'' if weakness(proposed) else 'Check the previous password. '}{rules(proposed)}",
+                access_token=self.access_token(),
+                previous_password=previous,
+                proposed_password=proposed,
+            )
         except errors.EnterpriseError:
             self._password = configured
             raise
@@ -199,7 +224,23 @@ class Authenticator:
         )
 
     def _answer(self, username: str, session: str, proposed: str) -> TokenStatus:
-        self._keep(self._calls.new_password_required(username, session, proposed))
+        doing = f"set the new password for {username}"
+        grant = self._post(
+            "new-password-required",
+            doing,
+            Grant,
+            # the service returns the same message for an expired session and for a weak password
+            refused=f"{rules(proposed)} Run `wme auth new-password` again.",
+            username=username,
+            session=session,
+            new_password=proposed,
+        )
+        if grant.refresh_token is None:
+            raise errors.UnexpectedAnswer(
+                f"Could not {doing}: the response contains no refresh token. The password might have been set: try "
+                "`wme auth login` with the new password."
+            )
+        self._keep(grant)
         self._password = proposed
         return self.status()
 

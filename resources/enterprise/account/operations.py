@@ -1,4 +1,4 @@
-"""The service's password, token and account operations, with one method for each.
+"""Requests to the service's password, token and account operations.
 
 Source: the service's reference for authentication (`/v1/login` to `/v1/new-password-required`, `/v1/get-user`).
 """
@@ -15,7 +15,6 @@ from resources.enterprise import errors
 from resources.enterprise.account.token_store import LONGEST_TOKEN, REFRESH_LIFE, Token
 from resources.enterprise.http.answers import Answer
 from resources.enterprise.http.transport import Transport
-from resources.enterprise.models import User
 
 _RULES = (
     "A new password must have at least 8 characters, including an uppercase letter, a lowercase letter, a digit and a "
@@ -55,13 +54,8 @@ class Login(BaseModel):
     session: str | None = Field(default=None, max_length=LONGEST_TOKEN, repr=False)
 
 
-_GRANT = TypeAdapter(Grant)
-_LOGIN = TypeAdapter(Login)
-_USER = TypeAdapter(User)
-
-
 class AuthService:
-    """Client for the authentication host, with a method for each operation. Refusals raise an EnterpriseError."""
+    """Client for the authentication host. Refusals raise an EnterpriseError."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -73,7 +67,7 @@ class AuthService:
         """
         doing = f"log in as {username}"
         refused = "Check WME_USERNAME and WME_PASSWORD, or run `wme auth forgot-password`."
-        found = self._post("login", doing, _LOGIN, refused=refused, username=username, password=password)
+        found = self.post("login", doing, Login, refused=refused, username=username, password=password)
         if found.access_token is not None and found.refresh_token is not None:
             return Grant.model_validate(found, from_attributes=True)
         if found.challenge_name is not None:
@@ -99,95 +93,32 @@ class AuthService:
                     status=answer.status,
                 )
 
-        found = self._post("token-refresh", doing, _GRANT, check=check, username=username, refresh_token=refresh_token)
+        found = self.post("token-refresh", doing, Grant, check=check, username=username, refresh_token=refresh_token)
         return cast("Grant", found)
 
-    def token_revoke(self, refresh_token: str) -> bool:
-        """Revoke a refresh token and its access tokens (`POST /v1/token-revoke`). Return False for an invalid token."""
-        try:
-            self._post("token-revoke", "revoke the refresh token", refresh_token=refresh_token)
-        except errors.AuthenticationError:
-            return False
-        return True
-
-    def forgot_password(self, username: str) -> None:
-        """Request a confirmation code, which is sent to the account's email address (`POST /v1/forgot-password`)."""
-        refused = "Check the spelling of the user name."
-        self._post("forgot-password", f"request a code for {username}", refused=refused, username=username)
-
-    def forgot_password_confirm(self, username: str, code: str, password: str) -> None:
-        """Set a new password with the code (`POST /v1/forgot-password-confirm`). Refusals raise AuthenticationError."""
-        self._post(
-            "forgot-password-confirm",
-            f"set the password of {username}",
-            refused=f"Check the code, or request a new code with `wme auth forgot-password`. {rules(password)}",
-            username=username,
-            password=password,
-            confirmation_code=code,
-        )
-
-    def change_password(self, access_token: str, previous: str, proposed: str) -> None:
-        """Change a known password (`POST /v1/change-password`). The body and the header both contain the token.
-
-        Raises AuthenticationError if the previous password is wrong or the new password breaks the rules.
-        """
-        # the service returns the same message for a wrong password and for a weak password
-        self._post(
-            "change-password",
-            "change the password",
-            refused=rules(proposed) if weakness(proposed) else f"Check the previous password. {_RULES}",
-            access_token=access_token,
-            previous_password=previous,
-            proposed_password=proposed,
-        )
-
-    def new_password_required(self, username: str, session: str, password: str) -> Grant:
-        """Answer the challenge and return tokens (`POST /v1/new-password-required`).
-
-        Raises AuthenticationError if the session has expired or the password breaks the rules. The service does not
-        distinguish these causes.
-        """
-        doing = f"set the new password for {username}"
-        found = self._post(
-            "new-password-required",
-            doing,
-            _GRANT,
-            refused=f"{rules(password)} Run `wme auth new-password` again.",
-            username=username,
-            session=session,
-            new_password=password,
-        )
-        if found.refresh_token is None:
-            raise errors.UnexpectedAnswer(
-                f"Could not {doing}: the response contains no refresh token. The password might have been set: try "
-                "`wme auth login` with the new password."
-            )
-        return cast("Grant", found)
-
-    def get_user(self, access_token: str) -> User:
-        """Read groups and counters (`POST /v1/get-user`, undocumented). The body and the header contain the token."""
-        found = self._post("get-user", "read the account's quotas", _USER, access_token=access_token)
-        return cast("User", found)
-
-    def _post(
+    def post(
         self,
         path: str,
         doing: str,
-        form: TypeAdapter[Any] | None = None,
+        form: type[BaseModel] | None = None,
         *,
         refused: str | None = None,
         check: Callable[[Answer], None] = lambda _answer: None,
         **fields: str,
     ) -> Any:
-        """Send the fields, which are secrets except the user name, and parse the response unless `form` is None."""
+        """Call the operation `/v1/{path}`, and parse the response unless `form` is None.
+
+        All fields are secrets, except the user name. An access token is sent in the body and in the header. `refused`
+        is the advice for a refusal.
+        """
 
         def read(answer: Answer) -> Any:
             check(answer)
             self._check(answer, doing, refused)
             if form is None:
                 return None
-            found = self._transport.parse(answer, form, doing)
-            if not isinstance(found, User):
+            found = self._transport.parse(answer, TypeAdapter(form), doing)
+            if isinstance(found, Grant | Login):
                 learn(found.access_token, found.refresh_token, getattr(found, "session", None))
             return found
 

@@ -16,7 +16,6 @@ from collections.abc import Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NoReturn
 
 from resources import files
 from resources.datasets.paths import short
@@ -38,8 +37,8 @@ _log = logging.getLogger(__name__)
 
 #: Number of bytes written between checks of the free disk space.
 _LOOK_BYTES = 16 << 20
-#: Maximum number of times that a corrupt file is fetched again.
-_WRONG_ALLOWED = 1
+#: A file whose bytes are wrong is fetched again once.
+_ATTEMPTS = 2
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,6 @@ class _Task:
     progress: Progress | None
     units: int = 0
     resumed: int | None = None
-    wrong: int = 0
     largest: int | None = None
     reported: int | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -101,13 +99,15 @@ class Downloader:
         service replaced the version that `source` pins.
         """
         task = _Task(source, target, progress)
+        failure: errors.EnterpriseError
         try:
-            while True:
+            for _ in range(_ATTEMPTS):
                 if (done := self._attempt(task)) is not None:
                     return done
+            failure = self._mismatch(task.source.record, task.largest)
         except OSError as error:
             name, folder, problem = task.target.name, task.target.parent, error.strerror or type(error).__name__
-            failure: errors.EnterpriseError = errors.StateError(
+            failure = errors.StateError(
                 f"{name} cannot be written to {folder} ({problem}). Downloaded bytes are kept. Check the folder and "
                 "its permissions, and try again."
             )
@@ -169,9 +169,6 @@ class Downloader:
                     part.remove()
                     raise ReplacedError(version_change(source.record, fresh.version))
             part.remove()
-        task.wrong += 1
-        if task.wrong > _WRONG_ALLOWED:
-            self._give_up(source.record, task.largest)
         return None
 
     def _fill(self, task: _Task, part: Part) -> str | None:
@@ -283,16 +280,16 @@ class Downloader:
         Sidecar(record.identifier, record.version, size, url_path, self._transport.clock.local()).write(task.target)
 
     @staticmethod
-    def _give_up(record: ArchiveRecord, largest: int | None) -> NoReturn:
+    def _mismatch(record: ArchiveRecord, largest: int | None) -> errors.IntegrityError:
         if largest is not None:
             stated = "no size" if record.stated_bytes is None else f"about {record.stated_bytes:,} bytes"
-            raise errors.IntegrityError(
+            return errors.IntegrityError(
                 f"The service's record of {record.identifier} states {stated}, but two downloads exceeded the limit "
                 f"of {largest:,} bytes for such a file. No file was written, and existing files are unchanged. Try "
                 "again later. If the error persists, the record or the archive is wrong: report the error to the "
                 "vendor."
             )
-        raise errors.IntegrityError(
+        return errors.IntegrityError(
             f"Two downloads of {record.identifier} did not match the MD5 in the service's record ({record.version}). "
             "No file was written, and existing files are unchanged. Try again later. If the error persists, the "
             "service's archive is damaged: report the error to the vendor."

@@ -256,9 +256,9 @@ class HostileMirror:
         self.rows: Counter[str] = Counter()
         self.rejects: Counter[str] = Counter()
 
-    def fill(self, count: int) -> None:
-        """Bring in about `count` rows over all datasets, and publish them."""
-        share = count // 7
+    def fill(self, count: int, versions: int) -> None:
+        """Bring in about `count` rows over all datasets, in so many versions of each snapshot, and publish them."""
+        share = count // (3 + 2 * versions)
         for number, dataset in enumerate(datasets.datasets()):
             place = dataset.places[0] if dataset.places else ("enwiki", 0)
             if dataset.family is datasets.Family.LIST:
@@ -272,7 +272,7 @@ class HostileMirror:
                         dataset, place, self.lines(dataset, place, share), batch_hour=HOUR + timedelta(hours=hours)
                     )
             else:
-                for version in range(2):
+                for version in range(versions):
                     identifier = f"{place[0]}_namespace_{place[1]}"
                     known = {"snapshot_id": identifier, "snapshot_version": f"{number}{version}" * 16}
                     self.bring(dataset, place, self.lines(dataset, place, share), HOUR, **known)

@@ -319,8 +319,8 @@ HOSTILE = {
     "trigger": "CREATE TABLE leaked (content VARCHAR); CREATE TRIGGER leak AFTER UPDATE ON internal.meta FOR EACH "
     "STATEMENT INSERT INTO leaked SELECT {SECRET}",
 }
-#: Those that could hide the others, or make DuckDB refuse the file.
-ALONE = ("view instead of a table", "macro that hides the others")
+#: It could make DuckDB refuse the file, and hide the others.
+ALONE = "view instead of a table"
 
 
 @pytest.fixture(scope="module")
@@ -331,7 +331,7 @@ def usual(tmp_path_factory):
     return made.build_path.read_bytes(), code(made.published_path)
 
 
-@pytest.mark.parametrize("names", [HOSTILE.keys() - ALONE, *({name} for name in ALONE)], ids=["together", *ALONE])
+@pytest.mark.parametrize("names", [HOSTILE.keys() - {ALONE}, {ALONE}], ids=["together", ALONE])
 def test_the_sql_of_a_backup_is_removed_before_it_is_run(stage, usual, names):
     content, expected = usual
     made, victim = stage.folder / "made.duckdb", stage.victim / "t/a.parquet"

@@ -112,11 +112,11 @@ def chosen(hours, hour, count, kinds=("update", "delete")):
     ][:count]
 
 
-def test_a_faultless_hour_has_no_difference(mirror):
+def test_a_faultless_hour_has_no_difference_and_a_damaged_file_is_named(mirror):
     hours = events(mirror.lake)
     load(mirror, hours)
     assert compared(mirror) == {}
-    stream(mirror, hours)
+    kept = stream(mirror, hours)
     found = compare(mirror)
     assert counts(found) == {(hour, namespace): NONE for hour in range(4) for namespace in (0, 14)}
     in_time = [
@@ -134,6 +134,14 @@ def test_a_faultless_hour_has_no_difference(mirror):
     assert "covers" not in sentences[1]
     # other hours are left out
     assert {hour for hour, _ in compared(mirror, [2])} == {2}
+    of_hour = next((mirror.data / "lake" / "article_changes").glob("*/hour=03/*.parquet"))
+    for path in (kept, of_hour):
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-60])
+        with pytest.raises(LakeFileError, match=r"(?s)cannot be read .* Nothing was changed"):
+            compared(mirror)
+        path.write_bytes(whole)
+        assert len(compared(mirror)) == 8
 
 
 def test_what_one_side_lacks_or_says_otherwise_is_counted_and_shown(mirror):
@@ -155,21 +163,17 @@ def test_what_one_side_lacks_or_says_otherwise_is_counted_and_shown(mirror):
     assert "2 events in the stream and the file differ (2 only in the file), for example 'T " in sentence
 
 
-def test_page_text_that_one_side_does_not_keep_is_no_difference(mirror):
-    row = mirror.lake.change(1, "A", 61, html="<p>")
-    stream(mirror, {(1, "enwiki", 0): [row]})
-    load(mirror, {(1, "enwiki", 0): [row | {"html": None}]})
-    assert compared(mirror) == {(1, 0): NONE}
-
-
-def test_a_file_may_lack_what_a_newer_event_of_its_title_took_the_place_of(mirror):
+def test_page_text_and_what_a_newer_event_of_a_title_took_the_place_of_may_be_on_one_side_alone(mirror):
     lake = mirror.lake
+    row = lake.change(3, "A", 61, html="<p>")
     of_page = [lake.change(1, name, minute) for name, minute in (("A_b", 61), ("A b", 62), ("A b", 63))]
-    hours = {(1, "enwiki", 0): [*of_page, lake.change(2, "B", 64), lake.change(2, "B", 65)]}
+    hours = {(1, "enwiki", 0): [row], (1, "enwiki", 14): [*of_page, lake.change(2, "B", 64), lake.change(2, "B", 65)]}
     stream(mirror, hours)
-    load(mirror, hours, lacks={row["event_id"] for row in (*of_page[:2], hours[1, "enwiki", 0][-1])})
+    lacks = {one["event_id"] for one in (*of_page[:2], hours[1, "enwiki", 14][-1])}
+    kept = {(1, "enwiki", 0): [row | {"html": None}], (1, "enwiki", 14): hours[1, "enwiki", 14]}
+    load(mirror, kept, lacks=lacks)
     # the newest of B is missing, though an older one is there
-    assert compared(mirror) == {(1, 0): (1, 0, 0)}
+    assert compared(mirror) == {(1, 0): NONE, (1, 14): (1, 0, 0)}
 
 
 def test_an_hour_whose_file_the_service_does_not_list_lacks_what_the_stream_has(mirror):
@@ -200,19 +204,6 @@ def test_only_what_was_mirrored_is_compared(mirror):
     assert counts(told) == found
     begun = [one.compared_from for one in told if one.batch_hour == mirror.lake.hour(1)]
     assert begun == [mirror.lake.hour(1), at(mirror.lake, 90)]
-
-
-def test_a_damaged_file_is_named_and_changes_nothing(mirror):
-    hours = events(mirror.lake, 2)
-    load(mirror, hours)
-    of_hour = next((mirror.data / "lake" / "article_changes").glob("*/hour=03/*.parquet"))
-    for path in (stream(mirror, hours), of_hour):
-        whole = path.read_bytes()
-        path.write_bytes(whole[:-60])
-        with pytest.raises(LakeFileError, match=r"(?s)cannot be read .* Nothing was changed"):
-            compared(mirror)
-        path.write_bytes(whole)
-        assert len(compared(mirror)) == 4
 
 
 def test_changes_of_visibility_outlast_their_hour(mirror):

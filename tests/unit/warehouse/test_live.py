@@ -234,17 +234,6 @@ def test_events_that_a_slow_clock_laid_into_the_hour_before_are_seen(make):
     ).rows == [(True,)]
 
 
-def test_files_of_before_a_column_was_declared(make, again):
-    mirror, *_ = begun(make, again)
-    [path] = mirror.data.glob(f"lake/{LIVE_CHANGES}/*/*/*-000000000120.parquet")
-    older = pq.read_table(path, partitioning=None)
-    pq.write_table(older.drop_columns(["abstract"]), path)
-    mirror.warehouse.publish({"a": "fact"})
-    count = "SELECT count(*) FILTER (abstract IS NULL), count(*) FROM live_changes"
-    [(without, rows)] = mirror.warehouse.sql(count).rows
-    assert 0 < without == sum(hour.hour >= 2 for hour in older["batch_hour"].to_pylist()) < rows
-
-
 def test_a_damaged_file_of_the_stream_hinders_no_publication(make, again, caplog):
     """The views find the stream's files by a pattern, so each one that cannot be read would fail them."""
     mirror, hours, _ = begun(make, again)
@@ -265,8 +254,15 @@ def test_a_damaged_file_of_the_stream_hinders_no_publication(make, again, caplog
     assert mirror.warehouse.sql("SELECT count(*) > 0 FROM articles_live").rows == [(True,)]
 
 
-def test_a_folder_that_was_moved(make, again, tmp_path):
+def test_files_of_before_a_column_was_declared_and_a_folder_that_was_moved(make, again, tmp_path):
     mirror, *_ = begun(make, again)
+    [path] = mirror.data.glob(f"lake/{LIVE_CHANGES}/*/*/*-000000000120.parquet")
+    older = pq.read_table(path, partitioning=None)
+    pq.write_table(older.drop_columns(["abstract"]), path)
+    mirror.warehouse.publish({"another": "fact"})
+    count = "SELECT count(*) FILTER (abstract IS NULL), count(*) FROM live_changes"
+    [(without, rows)] = mirror.warehouse.sql(count).rows
+    assert 0 < without == sum(hour.hour >= 2 for hour in older["batch_hour"].to_pylist()) < rows
     wanted = live(mirror)
     moved = mirror.data.rename(tmp_path / "moved")
     mirror.warehouse = Warehouse(moved, clock=mirror.warehouse._clock)

@@ -106,10 +106,16 @@ def test_bodies_have_one_row_per_page_revision_and_hour(library, lake):
     assert library.sql(joined).rows == [("B", "b"), ("C", "a2")]
 
 
-def test_question_for_an_hour_opens_the_files_of_that_hour_only(lake, warehouse):
+def test_question_for_an_hour_opens_the_files_of_that_hour_only_and_finds_one_body_of_a_page(lake, warehouse):
     for hour in range(3):
         warehouse.load_hour(lake.hour(hour), [lake.file(hour, [lake.change(1, "A", 60 * hour, html=f"h{hour}")])])
+    # a page that changes its namespace has one body
+    moved = lake.change(1, "C", 185, html="<p>new", event_id="m")
+    gone = moved | {"name": "Draft:C", "change_type": "delete", "html": "<p>old"}
+    for namespace, row in ((0, gone), (14, moved)):
+        warehouse.load_hour(lake.hour(3), [lake.file(3, [row], namespace=namespace)])
     warehouse.publish()
+    assert warehouse.sql("SELECT html FROM article_bodies WHERE batch_hour = ?", [lake.hour(3)]).rows == [("<p>new",)]
     for path in (warehouse.data / "lake").rglob("hour=01/*.parquet"):
         path.write_bytes(b"unreadable")
     for question in ("batch_hour = $1", "batch_hour >= $1 AND batch_hour < $1 + INTERVAL 1 HOUR"):
@@ -117,16 +123,6 @@ def test_question_for_an_hour_opens_the_files_of_that_hour_only(lake, warehouse)
         assert found == [("h2",)]
     with pytest.raises(WarehouseError, match="Parquet"):
         warehouse.sql("SELECT html FROM article_bodies")
-
-
-def test_page_that_changes_its_namespace_has_one_body(lake, warehouse):
-    moved = lake.change(1, "C", 5, html="<p>new", event_id="m")
-    gone = moved | {"name": "Draft:C", "change_type": "delete", "html": "<p>old"}
-    files = [lake.file(0, [gone], namespace=0), lake.file(0, [moved], namespace=14)]
-    for file in files:
-        warehouse.load_hour(lake.hour(0), [file])
-    warehouse.publish()
-    assert warehouse.sql("SELECT html FROM article_bodies").rows == [("<p>new",)]
 
 
 def test_tables_columns_and_comments_are_the_declared_ones(library):
@@ -282,20 +278,20 @@ def test_open_reader_keeps_its_file_and_a_new_one_sees_the_next(published, lake)
             reader.execute("DELETE FROM internal.articles")
 
 
-def test_stale_log_of_somebody_who_wrote_into_the_published_file_is_removed(published):
-    published.published_path.with_name("warehouse.duckdb.wal").write_bytes(b"left over")
-    assert published.publish({"service": "next"}).changed
-    assert not published.published_path.with_name("warehouse.duckdb.wal").exists()
-    assert published.sql("SELECT count(*) FROM articles").rows == [(2,)]
-
-
-def test_leftovers_of_a_killed_publication_are_swept(published):
-    names = ["warehouse.duckdb.4711.tmp", "warehouse.duckdb.4711.tmp.wal"]
+def test_a_publication_removes_a_stale_log_sweeps_leftovers_and_mends_a_moved_data_folder(published, tmp_path):
+    # of somebody who wrote into the published file, and of a killed publication
+    names = ["warehouse.duckdb.wal", "warehouse.duckdb.4711.tmp", "warehouse.duckdb.4711.tmp.wal"]
     for name in names:
-        (published.data / name).write_bytes(b"half")
+        (published.data / name).write_bytes(b"left over")
     (published.data / "warehouse.duckdb.4711.tmp.spill").mkdir()
-    published.publish({"service": "sandbox"})
-    assert not list(published.data.glob("*.tmp*"))
+    assert published.publish({"service": "next"}).changed
+    assert not [*published.data.glob("*.tmp*"), *published.data.glob("*.wal")]
+    moved = tmp_path / "elsewhere, it's here"
+    shutil.move(published.data, moved)
+    warehouse = Warehouse(moved, lock_timeout=5.0)
+    assert warehouse.sql("SELECT count(*) FROM articles").rows == [(2,)]
+    assert warehouse.publish({"service": "next"}).changed
+    assert warehouse.sql("SELECT count(*) FROM article_bodies").rows == [(3,)]
 
 
 def test_load_leaves_alone_what_a_publication_has_put_on_disk_for_want_of_memory(published, lake):
@@ -326,15 +322,6 @@ def test_lake_file_that_is_gone_is_left_out_and_said(published, lake, caplog):
     assert not published.is_published({"service": "sandbox"})
     assert published.publish({"service": "sandbox"}).lake_file_count == 2
     assert published.sql("SELECT count(*) FROM article_bodies").rows == [(3,)]
-
-
-def test_moved_data_folder_is_mended_by_publishing_again(published, tmp_path):
-    moved = tmp_path / "elsewhere, it's here"
-    shutil.move(published.data, moved)
-    warehouse = Warehouse(moved, lock_timeout=5.0)
-    assert warehouse.sql("SELECT count(*) FROM articles").rows == [(2,)]
-    assert warehouse.publish({"service": "sandbox"}).changed
-    assert warehouse.sql("SELECT count(*) FROM article_bodies").rows == [(3,)]
 
 
 def test_moved_data_folder_is_mended_without_a_run(lake, warehouse, tmp_path):

@@ -70,7 +70,7 @@ def content(warehouse):
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize(
     ("step", "kills", "seed"),
-    [(14, 5, 1), *(pytest.param(1, 300, seed, marks=pytest.mark.soak) for seed in range(2, 6))],
+    [(21, 5, 1), *(pytest.param(1, 300, seed, marks=pytest.mark.soak) for seed in range(2, 6))],
 )
 def test_killed_before_statements_and_at_random_moments_and_run_again(
     data, lake, warehouse, make, step, kills, seed, record_property

@@ -56,25 +56,6 @@ def test_waiting_ends_with_a_sentence(data, lake):
     assert impatient.apply_changes().changed is False
 
 
-def test_build_file_opened_by_hand_is_said(data, lake, warehouse):
-    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)])], dataset=datasets.ARTICLE_CHANGES)
-    program = (
-        "import duckdb, sys; c = duckdb.connect(sys.argv[1], read_only=True); print('open', flush=True); "
-        "sys.stdin.read()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", program, str(warehouse.build_path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout.readline() == "open\n"
-        with pytest.raises(WarehouseBusyError, match=r"open warehouse\.duckdb, which is never locked"):
-            Warehouse(data, lock_timeout=0.3).apply_changes()
-        process.stdin.close()
-    assert warehouse.apply_changes().changed
-
-
 def test_connection_and_lock_are_given_back_after_a_failure(data, lake, warehouse):
     with pytest.raises(ValueError, match="two files"):
         warehouse.load_hour(lake.hour(0), [lake.file(0, [])] * 2, dataset=datasets.ARTICLE_CHANGES)

@@ -34,7 +34,7 @@ HEADER, BLOCK, PAGE = 3 * 4096, 256 * 1024, 4096
 #: Opens the build file as somebody does by hand, and waits.
 HOLDER = """
 import duckdb, sys
-with duckdb.connect(sys.argv[1]):
+with duckdb.connect(sys.argv[1], read_only=True):
     print("open", flush=True)
     sys.stdin.readline()
 """
@@ -107,16 +107,13 @@ def test_published_file_takes_its_place(published, lake, damage, caplog):
     assert ("build.duckdb.damaged" in beside(published)) is (damage is not os.unlink)
     assert not published.is_published()
     assert published.unpublished_revision() is not None
-
-
-def test_the_damaged_file_is_retained_until_the_next_publication(published, lake):
-    cut(published.build_path)
-    load(published, lake, 1, "B")
-    published.note_complete()
-    assert published.publish().changed
-    assert published.is_complete()
-    assert beside(published) == {"build.duckdb"}
-    assert published.sql(ROWS).rows == [("A",), ("B",)]
+    if damage is cut:  # it is retained until the next publication
+        load(published, lake, 1, "B")
+        published.note_complete()
+        assert published.publish().changed
+        assert published.is_complete()
+        assert beside(published) == {"build.duckdb"}
+        assert published.sql(ROWS).rows == [("A",), ("B",)]
 
 
 @pytest.mark.parametrize("damage", [os.unlink, garble, change_tables])
@@ -162,9 +159,11 @@ def test_file_that_another_program_has_open_is_not_damaged(published):
         text=True,
     ) as process:
         assert process.stdout.readline() == "open\n"
-        with pytest.raises(WarehouseBusyError, match="Another program has build"):
+        told = r"Another program has build.* open warehouse\.duckdb, which is never locked"
+        with pytest.raises(WarehouseBusyError, match=told):
             impatient.apply_changes()
         process.communicate("\n")
+    assert not impatient.apply_changes().changed
     assert names(published) == ["A", "B"]
     assert beside(published) == {"build.duckdb"}
 
@@ -234,7 +233,9 @@ def torn(made, tmp_path, pages, blocks=None):
     return warehouse
 
 
-@pytest.mark.parametrize("pages", [range(1), range(20), pytest.param(range(0, 64, 2), marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    "pages", [range(1), *(pytest.param(pages, marks=pytest.mark.soak) for pages in (range(20), range(0, 64, 2)))]
+)
 def test_metadata_that_a_kill_tore(before_and_after, tmp_path, pages, caplog):
     """A kill amid a write in place leaves a block of metadata with a wrong checksum, which may be read late."""
     replaced = 0

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from resources.tables import ARTICLE_CHANGES
-from resources.warehouse import LakeFileError, Warehouse
+from resources.warehouse import ConvertedFile, LakeFileError, Warehouse
 from tests.builds import loaded_digests, looking
+from tests.unit.warehouse.conftest import START
 
 
 def ask(warehouse, query):
@@ -78,15 +78,16 @@ def test_repeated_events_are_one_row_and_both_halves_of_a_move_stay(lake, wareho
     rows = [event, event, event | {"name": "B", "change_type": "delete"}, event | {"abstract": "other"}]
     without = lake.change(2, "C", 1, event_id=None)
     rows += [without, without, without | {"abstract": "other"}]
-    load = warehouse.load_hour(lake.hour(0), [lake.file(0, rows)])
-    assert (load.row_count, load.duplicate_count) == (4, 3)
-    assert (load.held_row_count, load.held_duplicate_count) == (4, 3)
-    assert ask(warehouse, "SELECT name, count(*) AS n FROM article_changes GROUP BY name ORDER BY name") == [
-        {"name": "A", "n": 1},
-        {"name": "B", "n": 1},
-        {"name": "C", "n": 2},
+    # copies in the files of two projects are those of each
+    load = warehouse.load_hour(lake.hour(0), [lake.file(0, rows, project) for project in ("enwiki", "frwiki")])
+    assert (load.row_count, load.duplicate_count) == (8, 6)
+    assert (load.held_row_count, load.held_duplicate_count) == (8, 6)
+    query = "SELECT project_id, name, count(*) AS n FROM article_changes GROUP BY ALL ORDER BY ALL"
+    assert [tuple(row.values()) for row in ask(warehouse, query)] == [
+        (project, name, count) for project in ("enwiki", "frwiki") for name, count in (("A", 1), ("B", 1), ("C", 2))
     ]
-    assert ask(warehouse, "SELECT row_count, duplicate_count FROM loads") == [{"row_count": 7, "duplicate_count": 3}]
+    counts = {"row_count": 7, "duplicate_count": 3}
+    assert ask(warehouse, "SELECT row_count, duplicate_count FROM loads") == [counts] * 2
 
 
 def test_same_rows_in_another_order_leave_the_same_row_of_a_repeated_event(make):
@@ -110,89 +111,67 @@ def test_rejects_are_kept_whole_and_replaced_with_their_hour(lake, warehouse):
     assert count(warehouse, "rejects") == 0
 
 
-@pytest.mark.parametrize(
-    ("spoil", "words"),
-    [
-        (lambda file: file.path.unlink(), "is missing"),
-        (lambda file: file.path.write_bytes(b"no parquet at all"), "not readable Parquet"),
-        (lambda file: file.path.write_bytes(file.path.read_bytes()[:200]), "not readable Parquet"),
-        (
-            lambda file: pq.write_table(pq.read_table(file.path).drop_columns(["name"]), file.path),
-            "does not contain the declared columns name",
-        ),
-        (lambda file: pq.write_table(pq.read_table(file.path).slice(1), file.path), "1 rows, but 2 were expected"),
-    ],
-    ids=["gone", "text", "cut", "column", "row"],
-)
-def test_spoilt_file_changes_nothing(lake, warehouse, spoil, words):
-    good = lake.file(0, [lake.change(1, "A", 1)])
-    warehouse.load_hour(lake.hour(0), [good])
-    bad = lake.file(0, [lake.change(2, "B", 1), lake.change(3, "C", 1)], namespace=10)
-    redone = lake.file(0, [lake.change(9, "Z", 1)])
-    spoil(bad)
-    with pytest.raises(LakeFileError, match=words) as caught:
-        warehouse.load_hour(lake.hour(0), [redone, bad])
-    assert not caught.value.retryable
-    # a file that is there is never made again
-    todo = "Remove the file and convert its archive again." if bad.path.exists() else "Convert its archive again."
-    assert str(caught.value).endswith(todo)
-    assert ask(warehouse, "SELECT name FROM article_changes") == [{"name": "A"}]
-    assert loaded_digests(warehouse, lake.hour(0)) == {("enwiki", 0): good.digest}
-
-
-def test_damage_inside_the_file_changes_nothing(lake, warehouse):
-    """The footer is whole, so only reading the pages shows it."""
-    file = lake.file(0, [lake.change(number, f"Title {number}", 1) for number in range(500)])
-    content = bytearray(file.path.read_bytes())
-    content[4:4000] = b"\x00" * 3996
-    file.path.write_bytes(content)
-    with pytest.raises(LakeFileError, match="could not be loaded into the warehouse"):
-        warehouse.load_hour(lake.hour(0), [file])
-    assert count(warehouse) == count(warehouse, "loads") == count(warehouse, "hours") == 0
-
-
-def without(path, column):
-    """Takes the values of a column out of a file, whose columns stay as declared."""
+def values(path, column, wrong):
+    """Write another value into a column of a file."""
     table = pq.read_table(path, partitioning=None)
-    position = table.column_names.index(column)
-    field = table.schema.field(column)
-    table = table.set_column(position, field.with_nullable(True), pa.nulls(len(table), field.type))
-    pq.write_table(table, path)
+    position, field = table.column_names.index(column), table.schema.field(column).with_nullable(True)
+    pq.write_table(table.set_column(position, field, pa.array([wrong] * len(table), field.type)), path)
 
 
-@pytest.mark.parametrize("of_rejects", [False, True], ids=["rows", "rejects"])
-def test_required_value_that_is_absent_is_said_of_the_file_at_fault(lake, warehouse, of_rejects):
-    files = [
-        lake.file(0, [lake.change(1, "A", 1)], project, rejects=[b"x"]) for project in ("dewiki", "enwiki", "frwiki")
-    ]
-    path, column = (files[1].rejects_path, "reason") if of_rejects else (files[1].path, "name")
-    without(path, column)
-    with pytest.raises(LakeFileError, match=rf"could not be loaded .*{path.name} \(no value in {column}\)") as caught:
-        warehouse.load_hour(lake.hour(0), files)
-    assert ("rejects file" in str(caught.value)) == of_rejects
-    assert count(warehouse) == count(warehouse, "rejects") == count(warehouse, "loads") == 0
+def zeros(path):
+    """Leave the footer whole, so only reading the pages shows the damage."""
+    content = bytearray(path.read_bytes())
+    end = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    content[4:end] = bytes(end - 4)
+    path.write_bytes(content)
 
 
-@pytest.mark.parametrize(("column", "value"), [("project_id", "frwiki"), ("namespace_id", 14), ("batch_hour", 1)])
-def test_rows_of_another_place_are_refused(lake, warehouse, column, value):
-    file = lake.file(0, [lake.change(1, "A", 1)])
-    wrong = lake.hour(value) if column == "batch_hour" else value
-    table = pq.read_table(file.path, partitioning=None)
-    values = pa.array([wrong], ARTICLE_CHANGES.schema.field(column).type)
-    pq.write_table(
-        table.set_column(table.column_names.index(column), ARTICLE_CHANGES.schema.field(column), values), file.path
-    )
-    with pytest.raises(LakeFileError, match="1 rows whose hour, project or namespace differs"):
-        warehouse.load_hour(lake.hour(0), [file])
-    assert count(warehouse) == 0
+MISPLACED = "1 rows whose hour, project or namespace differs"
+#: What is done to the last of three files, or said of it, and what is then said. Each has one row and one reject.
+SPOILT = {
+    "gone": (lambda file: file.path.unlink(), "is missing"),
+    "text": (lambda file: file.path.write_bytes(b"no parquet at all"), "not readable Parquet"),
+    "cut": (lambda file: file.path.write_bytes(file.path.read_bytes()[:200]), "not readable Parquet"),
+    "column": (
+        lambda file: pq.write_table(pq.read_table(file.path).drop_columns(["name"]), file.path),
+        "does not contain the declared columns name",
+    ),
+    "row": (lambda file: pq.write_table(pq.read_table(file.path).slice(1), file.path), "0 rows, but 1 were expected"),
+    "pages": (lambda file: zeros(file.path), "could not be loaded into the warehouse"),
+    "no name": (
+        lambda file: values(file.path, "name", None),
+        r"could not be loaded .*: lake file [^,]*bad_[^,]* \(no value in name\)",
+    ),
+    "no reason": (
+        lambda file: values(file.rejects_path, "reason", None),
+        r"could not be loaded .*: rejects file [^,]*bad_[^,]* \(no value in reason\)",
+    ),
+    "project": (lambda file: values(file.path, "project_id", "frwiki"), MISPLACED),
+    "namespace": (lambda file: values(file.path, "namespace_id", 14), MISPLACED),
+    "hour": (lambda file: values(file.path, "batch_hour", START), MISPLACED),
+    "changes": (lambda file: replace(file, update_count=5), "expected"),
+    "rejects": (lambda file: replace(file, reject_count=5), "expected"),
+}
 
 
-@pytest.mark.parametrize("field", ["update_count", "reject_count"])
-def test_counts_that_do_not_add_up_are_refused(lake, warehouse, field):
-    file = lake.file(0, [lake.change(1, "A", 1)], rejects=[b"x"])
-    with pytest.raises(LakeFileError, match="expected"):
-        warehouse.load_hour(lake.hour(0), [replace(file, **{field: 5})])
-    assert count(warehouse) == 0
+def test_what_is_refused_changes_nothing(lake, warehouse):
+    good = lake.file(1, [lake.change(1, "A", 61)])
+    warehouse.load_hour(lake.hour(1), [good])
+    others = [lake.file(1, [lake.change(9, "Z", 61)], project) for project in ("enwiki", "zuwiki")]
+    for number, (name, (spoil, words)) in enumerate(SPOILT.items()):
+        bad = lake.file(1, [lake.change(2, "B", 61)], "bad", number, rejects=[b"x"])
+        found = spoil(bad)
+        bad = found if isinstance(found, ConvertedFile) else bad
+        with pytest.raises(LakeFileError, match=words) as caught:
+            warehouse.load_hour(lake.hour(1), [others[0], bad, others[1]])
+        assert not caught.value.retryable, name
+        if name in ("gone", "text", "cut", "column", "row"):
+            # a file that is there is never made again
+            todo = ". Remove the file and convert" if bad.path.exists() else ". Convert"
+            assert str(caught.value).endswith(f"{todo} its archive again."), name
+        assert ask(warehouse, "SELECT name FROM article_changes") == [{"name": "A"}], name
+        assert loaded_digests(warehouse, lake.hour(1)) == {("enwiki", 0): good.digest}, name
+        assert (count(warehouse, "rejects"), count(warehouse, "loads"), count(warehouse, "hours")) == (0, 1, 1), name
 
 
 def test_file_outside_its_hours_folder_is_refused(lake, warehouse, tmp_path):

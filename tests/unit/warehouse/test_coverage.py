@@ -32,7 +32,10 @@ def load(lake, warehouse, hour, **more):
     warehouse.load_hour(lake.hour(hour), [lake.file(hour, [lake.change(1, "A", 60 * hour)], **more)])
 
 
-def test_states_follow_one_another(lake, warehouse, status, clock):
+def test_states_follow_one_another_and_what_is_loaded_stays_loaded(lake, warehouse, status, clock):
+    with pytest.raises(ValueError, match="no file for this hour"):
+        warehouse.record_statuses([status(1, HourState.ABSENT), status(0, HourState.LOADED)])
+    assert warehouse.coverage(published=False) == []
     assert warehouse.record_statuses([status(0, HourState.NOT_YET, "Not published yet.")]) == 1
     assert warehouse.record_statuses([status(0, HourState.NOT_YET, "Not published yet.")]) == 0
     assert warehouse.record_statuses([status(0, HourState.ABSENT, "Not in the list.")]) == 1
@@ -44,22 +47,12 @@ def test_states_follow_one_another(lake, warehouse, status, clock):
     load(lake, warehouse, 0)
     (row,) = warehouse.coverage(published=False)
     assert (row.state, row.reason, row.row_count, row.reject_count, row.load_count) == ("loaded", None, 1, 0, 1)
-
-
-def test_what_is_loaded_stays_loaded(lake, warehouse, status):
-    load(lake, warehouse, 0)
     assert warehouse.record_statuses([status(0, HourState.PAST_RETENTION, "Gone upstream.")]) == 0
     assert warehouse.record_statuses([status(0, HourState.LOADED)]) == 0
     assert states(warehouse, lake) == {0: "loaded"}
 
 
-def test_hour_cannot_be_called_loaded_without_a_file(warehouse, status):
-    with pytest.raises(ValueError, match="no file for this hour"):
-        warehouse.record_statuses([status(1, HourState.ABSENT), status(0, HourState.LOADED)])
-    assert warehouse.coverage(published=False) == []
-
-
-def test_load_notes_the_statuses_of_the_others_in_the_same_transaction(lake, warehouse, status):
+def test_load_notes_the_statuses_of_the_others_in_the_same_transaction_and_hours_without_rows(lake, warehouse, status):
     file = lake.file(0, [])
     absent = status(0, HourState.ABSENT, "Not in the list.", project="frwiki")
     load = warehouse.load_hour(lake.hour(0), [file], [absent, status(0, HourState.MISSING)])
@@ -67,15 +60,12 @@ def test_load_notes_the_statuses_of_the_others_in_the_same_transaction(lake, war
     assert states(warehouse, lake) == {0: "empty"}
     assert states(warehouse, lake, "frwiki") == {0: "absent"}
     assert not warehouse.load_hour(lake.hour(0), [file], [absent]).changed
-
-
-def test_empty_hour_and_hour_of_rejects_only(lake, warehouse):
-    warehouse.load_hour(lake.hour(0), [lake.file(0, [])])
     warehouse.load_hour(lake.hour(1), [lake.file(1, [], rejects=[b"x"])])
     assert states(warehouse, lake) == {0: "empty", 1: "loaded"}
 
 
 def test_gaps_are_filled_and_expire(lake, warehouse, clock):
+    assert warehouse.fill_coverage(["enwiki"], [0], lake.hour(5)) == 0
     load(lake, warehouse, 0)
     load(lake, warehouse, 4)
     load(lake, warehouse, 2, project="frwiki")
@@ -89,6 +79,9 @@ def test_gaps_are_filled_and_expire(lake, warehouse, clock):
     assert all(row.reason for row in warehouse.coverage(published=False) if row.state != "loaded")
     load(lake, warehouse, 2)
     assert states(warehouse, lake)[2] == "loaded"
+    rows = warehouse.coverage(lake.hour(1), lake.hour(3), published=False)
+    hours = [(row.project_id, row.batch_hour) for row in rows]
+    assert sorted(hours) == [("enwiki", lake.hour(1)), ("enwiki", lake.hour(2)), ("frwiki", lake.hour(2))]
 
 
 def test_an_hour_asked_for_before_the_first_that_had_a_file_moves_nothing(lake, warehouse, status):
@@ -173,17 +166,6 @@ def test_with_two_snapshots_the_newest_tells_what_is_wanted_and_quiet_hours_lead
     (state,) = warehouse.project_states(published=False)
     assert (state.first_gap_at, state.exact_until_at) == (None, lake.hour(6))
     assert state.exact_from_at == lake.hour(0) + timedelta(minutes=100, microseconds=1)
-
-
-def test_fill_of_nothing_known(lake, warehouse):
-    assert warehouse.fill_coverage(["enwiki"], [0], lake.hour(5)) == 0
-
-
-def test_coverage_between_two_moments(lake, warehouse):
-    for hour in range(4):
-        load(lake, warehouse, hour)
-    rows = warehouse.coverage(lake.hour(1), lake.hour(3), published=False)
-    assert [row.batch_hour for row in rows] == [lake.hour(1), lake.hour(2)]
 
 
 def test_without_a_snapshot_no_moment_is_exact_however_many_hours_follow_one_another(lake, warehouse, status):

@@ -30,11 +30,13 @@ def ask(load, warehouse):
 
 @pytest.fixture
 def load(lake, warehouse):
-    """`load(hours=[rows, ...], snapshots=[rows, ...])`."""
+    """`load(hours=[rows, ...], snapshots=[rows, ...])`; rows of hours may be by project."""
 
     def loaded(hours=(), snapshots=()):
         for number, rows in enumerate(hours):
-            warehouse.load_hour(lake.hour(number), [lake.file(number, rows)])
+            of_projects = rows if isinstance(rows, dict) else {"enwiki": rows}
+            files = [lake.file(number, its, project) for project, its in of_projects.items()]
+            warehouse.load_hour(lake.hour(number), files)
         for rows in snapshots:
             warehouse.load_snapshot(lake.snapshot([rows]))
 
@@ -211,26 +213,6 @@ def test_activity_per_hour_and_project(lake, ask):
     assert (rows[1]["hour_at"], rows[1]["edit_count"], rows[1]["bot_count"], len(rows)) == (lake.hour(1), 1, 0, 2)
 
 
-def test_most_edited(lake, ask):
-    edits = [
-        lake.change(1, name, minute, editor_name=by)
-        for name, minute, by in (("A", 1, "x"), ("A", 2, "y"), ("Z", 3, "x"))
-    ]
-    edits.append(lake.change(2, "B", 4, editor_name="bot", editor_is_bot=True))
-    query = "SELECT name, edit_count, editor_count, bot_count, last_edit_at > first_edit_at FROM most_edited"
-    assert ask(query, [edits, edits[:1]]) == [("Z", 3, 2, 0, True), ("B", 1, 1, 1, False)]
-
-
-def test_newest_and_breaking_news(lake, ask):
-    rows = [
-        lake.change(1, "A", 5, created_at=lake.hour(0)),
-        lake.change(2, "B", 4, created_at=lake.hour(1), is_breaking_news=True),
-        lake.change(3, "C", 6),
-    ]
-    assert ask("SELECT name FROM newest_articles", [rows]) == [("B",), ("A",)]
-    assert ask("SELECT name FROM breaking_news") == [("B",)]
-
-
 def test_deleted_articles_are_those_that_are_gone_and_not_those_that_moved_or_came_back(lake, ask):
     hours = [
         [
@@ -252,50 +234,57 @@ def test_deleted_articles_are_those_that_are_gone_and_not_those_that_moved_or_ca
     ]
 
 
-def test_likely_reverted_and_vandalism_candidates(lake, ask):
+def test_most_edited_newest_breaking_reverted_and_vandalized_pages_with_categories_templates_and_titles(lake, ask):
+    """The pages of each question are a project."""
+    edits = [
+        lake.change(1, name, minute, editor_name=by)
+        for name, minute, by in (("A", 1, "x"), ("A", 2, "y"), ("Z", 3, "x"))
+    ]
+    edits.append(lake.change(2, "B", 4, editor_name="bot", editor_is_bot=True))
+    new = [
+        lake.change(1, "A", 5, created_at=lake.hour(0)),
+        lake.change(2, "B", 4, created_at=lake.hour(1), is_breaking_news=True),
+        lake.change(3, "C", 6),
+    ]
+
     def edit(page, **more):
         return lake.change(page, f"P{page}", page, **({"version_comment": "why", "editor_edit_count": 100} | more))
 
     cut = {"character_count": 10, "previous_character_count": 1000}
-    rows = [
+    odd = [
         edit(1, revertrisk_prediction=True, revertrisk_probability=0.95, editor_is_anonymous=True),
         edit(2, revertrisk_prediction=True, revertrisk_probability=0.99),
         edit(3, revertrisk_probability=0.2),
         edit(4, editor_edit_count=1, version_comment=None, **cut),
         edit(5, editor_edit_count=1, editor_is_bot=True, **cut),
     ]
-    assert ask("SELECT name FROM likely_reverted", [rows, rows[:1]]) == [("P2",), ("P1",)]
-    found = "SELECT name, sign_count, added_character_count FROM vandalism_candidates"
-    assert ask(found) == [("P4", 3, -990), ("P1", 2, None)]
-
-
-def test_categories_templates_and_titles(lake, ask):
-    rows = [
-        lake.change(
-            1,
-            "New York",
-            1,
-            categories=[{"name": "Category:X", "url": "u"}, {"name": None, "url": None}],
-            templates=[{"name": "Template:T", "url": None}],
-            redirects=[
-                {"name": "NYC", "url": None},
-                {"name": "Big_Apple", "url": None},
-                {"name": "Taken", "url": None},
-            ],
-        ),
-        lake.change(2, "Taken", 2),
-    ]
-    assert ask("SELECT name, category_name, category_url FROM article_categories", [rows]) == [
-        ("New York", "Category:X", "u")
-    ]
+    redirects = [{"name": one, "url": None} for one in ("NYC", "Big_Apple", "Taken")]
+    described = lake.change(
+        1,
+        "New York",
+        1,
+        categories=[{"name": "Category:X", "url": "u"}, {"name": None, "url": None}],
+        templates=[{"name": "Template:T", "url": None}],
+        redirects=redirects,
+    )
+    first = {"edits": edits, "new": new, "odd": odd, "described": [described, lake.change(2, "Taken", 2)]}
+    query = "SELECT name, edit_count, editor_count, bot_count, last_edit_at > first_edit_at FROM most_edited WHERE {}"
+    found = ask(query.format("project_id = 'edits'"), [first, {"edits": edits[:1], "odd": odd[:1]}])
+    assert found == [("Z", 3, 2, 0, True), ("B", 1, 1, 1, False)]
+    assert ask("SELECT name FROM newest_articles") == [("B",), ("A",)]
+    assert ask("SELECT name FROM breaking_news") == [("B",)]
+    assert ask("SELECT name FROM likely_reverted") == [("P2",), ("P1",)]
+    suspects = "SELECT name, sign_count, added_character_count FROM vandalism_candidates WHERE project_id = 'odd'"
+    assert ask(suspects) == [("P4", 3, -990), ("P1", 2, None)]
+    assert ask("SELECT name, category_name, category_url FROM article_categories") == [("New York", "Category:X", "u")]
     assert ask("SELECT article_id, template_name FROM article_templates") == [(1, "Template:T")]
-    assert ask("SELECT title, name, is_redirect FROM titles ORDER BY ALL") == [
+    assert ask("SELECT title, name, is_redirect FROM titles WHERE project_id = 'described' ORDER BY ALL") == [
         ("Big Apple", "New York", True),
         ("NYC", "New York", True),
         ("New York", "New York", False),
         ("Taken", "Taken", False),
     ]
-    find = "SELECT article_id FROM find_article('enwiki', ?)"
+    find = "SELECT article_id FROM find_article('described', ?)"
     for title, page in {"New_York": 1, "NYC": 1, "Big Apple": 1, "Taken": 2}.items():
         assert ask(find, parameters=[title]) == [(page,)]
     assert ask(find, parameters=["Nowhere"]) == []
@@ -317,13 +306,11 @@ def test_a_project_that_is_not_mirrored_is_an_error_whatever_is_asked(lake, publ
                     warehouse.sql(query.format(macro.format("'enwki'")))
 
 
-def test_a_project_of_which_there_is_a_snapshot_alone_is_mirrored(lake, ask):
-    assert ask("SELECT article_id FROM find_article('enwiki', 'A')", [], [[lake.change(1, "A", 1)]]) == [(1,)]
-
-
-def test_before_anything_is_loaded_there_is_no_nearest_project(ask):
+def test_a_project_of_which_there_is_a_snapshot_alone_is_mirrored_and_before_there_is_no_nearest_one(lake, ask):
+    query = "SELECT article_id FROM find_article('enwiki', 'A')"
     with pytest.raises(duckdb.Error, match=r"The project enwiki is not mirrored here\. SELECT DISTINCT"):
-        ask("FROM find_article('enwiki', 'A')")
+        ask(query)
+    assert ask(query, [], [[lake.change(1, "A", 1)]]) == [(1,)]
 
 
 def test_title_in_another_case_suggests_those_that_exist(lake, publish, warehouse):

@@ -35,25 +35,29 @@ def agrees_with_rebuild(warehouse, state):
 
 
 def test_snapshot_becomes_current_whole(lake, warehouse, state):
-    chunks = [[lake.change(1, "A", 1), lake.change(2, "B", 2)], [], [lake.change(3, "C", 65)]]
+    # a page whose last event was a change of visibility is there, a deleted one is not
+    others = [lake.change(4, "D", 50, "visibility-change"), lake.change(5, "E", 51, "delete")]
+    chunks = [[lake.change(1, "A", 1), lake.change(2, "B", 2)], [], [lake.change(3, "C", 65), *others]]
     snapshot = lake.snapshot(chunks)
     load = warehouse.load_snapshot(snapshot)
-    assert (load.changed, load.is_base, load.file_count, load.row_count, load.duplicate_count) == (True, True, 3, 3, 0)
+    assert (load.changed, load.is_base, load.file_count, load.row_count, load.duplicate_count) == (True, True, 3, 5, 0)
     assert load.boundary_at == lake.hour(0) + timedelta(minutes=55)
-    assert "3 files, 3 rows" in str(load)
+    assert "3 files, 5 rows" in str(load)
     assert articles(warehouse) == [], "nothing moves before it is applied"
     applied = warehouse.apply_changes()
-    assert (applied.renewed_projects, applied.written_count, applied.row_count) == (("enwiki",), 3, 3)
-    assert "Articles: enwiki recreated from snapshots, 3 pages written" in str(applied)
-    assert articles(warehouse) == [(1, "A"), (2, "B"), (3, "C")]
+    assert (applied.renewed_projects, applied.written_count, applied.row_count) == (("enwiki",), 4, 4)
+    assert "Articles: enwiki recreated from snapshots, 4 pages written" in str(applied)
+    assert articles(warehouse) == [(1, "A"), (2, "B"), (3, "C"), (4, "D")]
     (hour,) = ask(warehouse, "SELECT DISTINCT source_at FROM articles")[0]
     assert timedelta(0) < hour - load.boundary_at < timedelta(seconds=1)
     assert ask(warehouse, "SELECT source_at FROM snapshots") == [(hour,)]
     assert agrees_with_rebuild(warehouse, state)
 
 
-def test_same_version_again_is_a_no_op_that_says_so(lake, warehouse):
-    snapshot = lake.snapshot([[lake.change(1, "A", 1)], []])
+def test_same_version_again_is_a_no_op_that_says_so_and_converted_anew_it_takes_the_place_of_the_old_files(
+    lake, warehouse
+):
+    snapshot = lake.snapshot([[lake.change(1, "A", 1, abstract="old")], []], version="e" * 32)
     first = warehouse.load_snapshot(snapshot)
     warehouse.apply_changes()
     again = warehouse.load_snapshot(snapshot)
@@ -63,14 +67,8 @@ def test_same_version_again_is_a_no_op_that_says_so(lake, warehouse):
     assert warehouse.load_snapshot(snapshot, reload=True).changed
     assert warehouse.apply_changes().renewed_projects == ("enwiki",)
     assert counts(warehouse) == [1, 2, 1, 0, 0]
-
-
-def test_same_version_converted_anew_takes_the_place_of_the_old_files(lake, warehouse):
-    first = lake.snapshot([[lake.change(1, "A", 1, abstract="old")]], version="e" * 32)
-    warehouse.load_snapshot(first)
-    warehouse.apply_changes()
-    second = lake.snapshot([[lake.change(1, "A", 1, abstract="new")]], version="e" * 32)
-    assert warehouse.load_snapshot(second).changed
+    anew = lake.snapshot([[lake.change(1, "A", 1, abstract="new")]], version="e" * 32)
+    assert warehouse.load_snapshot(anew).changed
     warehouse.apply_changes()
     assert ask(warehouse, "SELECT abstract FROM articles") == [("new",)]
     assert counts(warehouse) == [1, 1, 1, 0, 0]
@@ -132,13 +130,6 @@ def test_one_project_is_made_anew_and_the_others_advance_in_the_same_step(lake, 
     assert ask(warehouse, "SELECT project_id, name FROM articles ORDER BY ALL") == [("enwiki", "A"), ("frwiki", "F")]
     assert warehouse.pending_hours() == []
     assert agrees_with_rebuild(warehouse, state)
-
-
-def test_page_whose_last_event_was_a_change_of_visibility_is_there(lake, warehouse):
-    rows = [lake.change(1, "A", 50, "visibility-change"), lake.change(2, "B", 51, "delete"), lake.change(3, "C", 60)]
-    warehouse.load_snapshot(lake.snapshot([rows]))
-    warehouse.apply_changes()
-    assert articles(warehouse) == [(1, "A"), (3, "C")]
 
 
 def test_replaced_versions_stay_and_older_ones_go(lake, warehouse):

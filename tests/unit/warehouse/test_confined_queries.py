@@ -8,9 +8,9 @@ import sys
 import duckdb
 import pytest
 
-from resources import datasets
 from resources.warehouse import QueryError, Warehouse
 from resources.warehouse.read.reading import confine, confined
+from tests.builds import OpenWarehouse, close_all, lay
 
 #: Ways out; `{lake}` is the folder of the lake, `{outside}` a folder beside the data folder with a file `secret.txt`.
 READING = [
@@ -117,17 +117,36 @@ ANSWERED = [
 ]
 
 
-@pytest.fixture
-def mirror(data, lake, warehouse):
-    warehouse.load_hour(
-        lake.hour(0),
-        [lake.file(0, [lake.change(n, f"Page {n}", n, html=f"<p>{n}") for n in (1, 2, 3)])],
-        dataset=datasets.ARTICLE_CHANGES,
-    )
+def filled(data, lake):
+    warehouse = OpenWarehouse(lay(data), lock_timeout=5.0)
+    changes = [lake.change(n, f"Page {n}", n, html=f"<p>{n}") for n in (1, 2, 3)]
+    warehouse.load_hour(lake.hour(0), [lake.file(0, changes)])
     warehouse.publish()
     # an instance of its own for each query, as users have
     del warehouse._asking
     return warehouse
+
+
+@pytest.fixture(scope="module")
+def outside(tmp_path_factory):
+    """What nobody may read, and links to it."""
+    folder = tmp_path_factory.mktemp("confined") / "outside"
+    data = folder.with_name("data")
+    for path in (folder, data / "lake", data / "state"):
+        path.mkdir(parents=True)
+    (folder / "secret.txt").write_text("secret")
+    duckdb.connect(str(folder / "secret.duckdb")).close()
+    (data / "lake" / "link").symlink_to(folder)
+    (data / "lake" / "link.txt").symlink_to(folder / "secret.txt")
+    (data / "state" / "tokens.json").write_text("secret")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def mirror(outside, make_lake):
+    """For tests that only read it."""
+    data = outside.with_name("data")
+    return filled(data, make_lake(data))
 
 
 def tree(folder):
@@ -142,26 +161,18 @@ def rows(connection, query):
     return found and found.fetchall()
 
 
-def test_no_way_out(mirror, data, tmp_path, monkeypatch):
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "secret.txt").write_text("secret")
-    duckdb.connect(str(outside / "secret.duckdb")).close()
-    (data / "lake" / "link").symlink_to(outside)
-    (data / "lake" / "link.txt").symlink_to(outside / "secret.txt")
-    (data / "state").mkdir(exist_ok=True)
-    (data / "state" / "tokens.json").write_text("secret")
+def test_no_way_out(mirror, outside, monkeypatch):
     monkeypatch.chdir(outside)
-    before = tree(tmp_path)
-    lake = str(data / "lake")
+    before = tree(outside.parent)
+    lake = str(mirror.data / "lake")
     copy = _COPY.format(lake=lake).replace("'", "''")
     with mirror.connect_published() as connection:
-        confine(connection, [(data / "lake").resolve()])
+        confine(connection, [(mirror.data / "lake").resolve()])
         for query in READING + WRITING:
             asked = query.replace("{lake}", lake).replace("{outside}", str(outside)).replace("{copy}", copy)
             with pytest.raises((QueryError, duckdb.Error)):
                 pytest.fail(f"{asked}: {rows(connection, asked)}")
-            assert tree(tmp_path) == before, asked
+            assert tree(outside.parent) == before, asked
             assert connection.sql("SELECT count(*) FROM main.articles").fetchall() == [(3,)], asked
     # no variable of this program is a table
     monkeypatch.setattr(sys.modules[__name__], "leaked", mirror.sql("SELECT 1").table, raising=False)
@@ -169,9 +180,9 @@ def test_no_way_out(mirror, data, tmp_path, monkeypatch):
         mirror.sql("FROM leaked", is_confined=True)
 
 
-def test_queries_are_answered(mirror, data):
+def test_queries_are_answered(mirror):
     with mirror.connect_published() as connection:
-        confine(connection, [(data / "lake").resolve()])
+        confine(connection, [(mirror.data / "lake").resolve()])
         for query, expected in ANSWERED:
             assert rows(connection, query) == expected, query
     for query in (
@@ -183,7 +194,7 @@ def test_queries_are_answered(mirror, data):
     ):
         assert mirror.sql(query, is_confined=True).rows
     files = mirror.sql(
-        f"SELECT count(*) FROM read_parquet('{data}/lake/article_changes/**/*.parquet')", is_confined=True
+        f"SELECT count(*) FROM read_parquet('{mirror.data}/lake/article_changes/**/*.parquet')", is_confined=True
     )
     assert files.rows == [(3,)]
     found = mirror.sql("FROM range(130_000) AS t(n) ORDER BY hash(n)", is_confined=True).rows
@@ -199,7 +210,9 @@ def test_refusals_say_what_to_do(mirror):
         mirror.sql("FROM read_text('/etc/hostname')", is_confined=True)
 
 
-def test_bodies_are_found_after_the_folder_was_moved(mirror, data, tmp_path):
+def test_bodies_are_found_after_the_folder_was_moved(data, lake, tmp_path):
+    filled(data, lake)
+    close_all()
     shutil.move(data, tmp_path / "moved")
     moved = Warehouse(tmp_path / "moved")
     with pytest.raises(QueryError, match="wme relocate"):
@@ -212,7 +225,7 @@ def test_bodies_are_found_after_the_folder_was_moved(mirror, data, tmp_path):
     assert linked.sql("SELECT count(html) FROM article_bodies", is_confined=True).rows == [(3,)]
 
 
-def test_large_queries_spill(mirror, data, tmp_path, monkeypatch):
+def test_large_queries_spill(mirror, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     query = "SELECT count(*) FROM (SELECT hash(i) AS h, repeat('x', 60) AS t FROM range(600_000) AS r(i) ORDER BY h, t)"
     query = query.replace("count(*)", "count(DISTINCT (h, t))")
@@ -221,7 +234,7 @@ def test_large_queries_spill(mirror, data, tmp_path, monkeypatch):
         with mirror.connect_published() as connection:
             for setting in ("threads = 1", "memory_limit = '40MB'", *settings):
                 connection.execute(f"SET {setting}")
-            confine(connection, [data / "lake"])
+            confine(connection, [mirror.data / "lake"])
             return connection.sql(confined(connection, query)).fetchall()
 
     with pytest.raises(duckdb.OutOfMemoryException):

@@ -130,7 +130,7 @@ def test_a_day_becomes_one_file_with_the_same_rows_in_all_columns(mirror, again)
     assert found == [("Page 3", "3 0 0")]
 
 
-@pytest.mark.parametrize("file_bytes", [1, 10_000])
+@pytest.mark.parametrize("file_bytes", [10_000, pytest.param(1, marks=pytest.mark.soak)])
 def test_rows_lie_in_larger_row_groups_than_their_bodies_and_both_files_end_with_the_same_row(
     mirror, again, monkeypatch, file_bytes
 ):

@@ -68,8 +68,11 @@ def mend(path, content):
     path.write_bytes(content)
 
 
-def test_every_form_of_damage_is_noticed(lake, warehouse):
-    path = fill(lake, warehouse)[0].path
+def test_every_form_of_damage_is_noticed_and_a_look_costs_no_footer_of_a_file_that_did_not_change(
+    lake, warehouse, monkeypatch
+):
+    wanted = [file.path for file in fill(lake, warehouse)]
+    path = wanted[0]
     content, name = path.read_bytes(), path.relative_to(warehouse.data / "lake").as_posix()
     for form, damage in FORMS.items():
         damage(path, content)
@@ -78,6 +81,22 @@ def test_every_form_of_damage_is_noticed(lake, warehouse):
         assert [(part.batch_hour, part.project_id) for part in faulty.parts] == [(lake.hour(0), "enwiki")], form
         mend(path, content)
     assert warehouse.faulty_lake_files() == []
+    warehouse.publish()
+    read = []
+    monkeypatch.setattr(faults_, "read_footer", lambda path: read.append(path) or read_footer(path))
+    later = time.time_ns() + 3600 * 10**9
+    with warehouse._connector.published() as connection:
+        assert faults(connection, warehouse.data / "lake", wanted, {LOOKED_AT: later}) == {}
+        assert read == []
+        # one that was faulty before is looked at again, whatever its times say
+        other = wanted[1].relative_to(warehouse.data / "lake").as_posix()
+        assert faults(connection, warehouse.data / "lake", wanted, {LOOKED_AT: later, MISSING: [other]}) == {}
+        assert read == [wanted[1]]
+    # what no publication has seen yet fails the query that reads it, and no other one
+    path.write_bytes(b"")
+    with pytest.raises(QueryError, match=str(Path(path).name)):
+        warehouse.sql("SELECT wikitext FROM article_bodies")
+    assert warehouse.sql("SELECT count(*) FROM articles").rows == [(3,)]
 
 
 @pytest.mark.parametrize(
@@ -142,22 +161,6 @@ def test_a_ledger_that_names_other_files_of_a_snapshot_has_none_of_them_read(lak
         warehouse.apply_changes()
 
 
-def test_a_look_costs_no_footer_of_a_file_that_did_not_change(lake, warehouse, monkeypatch):
-    files = fill(lake, warehouse)
-    warehouse.publish()
-    read = []
-    monkeypatch.setattr(faults_, "read_footer", lambda path: read.append(path) or read_footer(path))
-    wanted = [file.path for file in files]
-    later = time.time_ns() + 3600 * 10**9
-    with warehouse._connector.published() as connection:
-        assert faults(connection, warehouse.data / "lake", wanted, {LOOKED_AT: later}) == {}
-        assert read == []
-        # one that was faulty before is looked at again, whatever its times say
-        name = files[1].path.relative_to(warehouse.data / "lake").as_posix()
-        assert faults(connection, warehouse.data / "lake", wanted, {LOOKED_AT: later, MISSING: [name]}) == {}
-        assert read == [files[1].path]
-
-
 def test_damage_without_a_trace_in_the_times_is_found_when_a_view_is_made(lake, warehouse, monkeypatch):
     """As of a disk that loses bits: neither size nor times change."""
     path = fill(lake, warehouse)[0].path
@@ -213,13 +216,3 @@ def test_pages_of_a_snapshot_that_cannot_be_read_are_found_and_noted(lake, wareh
     assert [one.lake_path for one in warehouse.faulty_lake_files()] == [
         path.relative_to(warehouse.data / "lake").as_posix()
     ]
-
-
-def test_analysts_are_told_of_a_file_that_broke_since(lake, warehouse):
-    """What no publication has seen yet fails the query that reads it, and no other one."""
-    path = fill(lake, warehouse)[0].path
-    warehouse.publish()
-    path.write_bytes(b"")
-    with pytest.raises(QueryError, match=str(Path(path).name)):
-        warehouse.sql("SELECT wikitext FROM article_bodies")
-    assert warehouse.sql("SELECT count(*) FROM articles").rows == [(3,)]

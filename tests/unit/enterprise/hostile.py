@@ -13,7 +13,7 @@ import struct
 import zlib
 from dataclasses import replace
 
-from tests.unit.enterprise.loopback import Reply
+from tests.unit.enterprise.loopback import Reply, Sender
 
 #: What a hostile name carries, so that a file of it would be found anywhere.
 MARK = "EvilName"
@@ -106,29 +106,6 @@ def sending(*pieces, reset=False):
             connection.close()
 
     return Reply(raw=send)
-
-
-class Endless:
-    """A piece again and again until the client has gone; `most` bytes would be far more than anybody may take."""
-
-    most = 64 << 20
-
-    def __init__(self, opening, piece, pause=0.0):
-        self.opening, self.piece, self.pause = opening, piece, pause
-        self.sent = 0
-
-    def __call__(self, connection):
-        connection.sendall(self.opening)
-        while self.sent < self.most:
-            connection.sendall(self.piece)
-            self.sent += len(self.piece)
-            if self.pause:
-                connection.settimeout(self.pause)
-                try:
-                    if not connection.recv(1):
-                        return
-                except TimeoutError:
-                    connection.settimeout(None)
 
 
 # --- the kinds of hostility ------------------------------------------------------------------------------------------
@@ -305,12 +282,12 @@ def endless(chance, request, reply):
     chunked = {"Transfer-Encoding": "chunked"}
     piece = chance.choice([b" ", b"x", b"[", b"[],"])
     forms = [
-        Endless(
+        Sender(
             flat(reply, headers={"Connection": "close", "Transfer-Encoding": "identity"}, body=reply.body[:50]),
             piece * 60_000,
         ),
-        Endless(flat(reply, headers=chunked, body=b""), b"8000\r\n" + (piece * 0x8000)[:0x8000] + b"\r\n"),
-        Endless(flat(reply, headers={"Content-Length": str(1 << 45)}, body=b""), piece * 60_000),
+        Sender(flat(reply, headers=chunked, body=b""), b"8000\r\n" + (piece * 0x8000)[:0x8000] + b"\r\n"),
+        Sender(flat(reply, headers={"Content-Length": str(1 << 45)}, body=b""), piece * 60_000),
     ]
     return Reply(raw=chance.choice(forms))
 
@@ -318,17 +295,17 @@ def endless(chance, request, reply):
 def dripping(chance, request, reply):
     chunked = {"Transfer-Encoding": "chunked"}
     forms = [
-        Endless(b"HTTP/1.1 200 O", b"K", 0.02),
-        Endless(b"HTTP/1.1 200 OK\r\nX: ", b"y", 0.02),
-        Endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n", 0.02),
-        Endless(flat(reply, headers={"Content-Length": "100000"}, body=b""), b" ", 0.02),
-        Endless(flat(reply, headers=chunked, body=b""), b"1\r\nx\r\n", 0.02),
-        Endless(flat(reply, headers=chunked, body=b"5;"), b"x", 0.02),
-        Endless(flat(reply, headers=chunked, body=b"0\r\n"), b"X: y\r\n", 0.02),
-        Endless(
+        Sender(b"HTTP/1.1 200 O", b"K", pause=0.02),
+        Sender(b"HTTP/1.1 200 OK\r\nX: ", b"y", pause=0.02),
+        Sender(b"", b"HTTP/1.1 100 Continue\r\n\r\n", pause=0.02),
+        Sender(flat(reply, headers={"Content-Length": "100000"}, body=b""), b" ", pause=0.02),
+        Sender(flat(reply, headers=chunked, body=b""), b"1\r\nx\r\n", pause=0.02),
+        Sender(flat(reply, headers=chunked, body=b"5;"), b"x", pause=0.02),
+        Sender(flat(reply, headers=chunked, body=b"0\r\n"), b"X: y\r\n", pause=0.02),
+        Sender(
             flat(reply, status=chance.choice(["401", "404", "500"]), headers={"Content-Length": "99999"}, body=b""),
             b" ",
-            0.02,
+            pause=0.02,
         ),
     ]
     return Reply(raw=chance.choice(forms))

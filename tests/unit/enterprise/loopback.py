@@ -52,6 +52,33 @@ class Reply:
     raw: object = None  # a function that writes to the connection itself, headers too; then it is closed
 
 
+class Sender:
+    """Sends one piece again and again until the client is gone, or far more has gone out than anybody should take."""
+
+    def __init__(self, head, piece, *, most=64 << 20, pause=0.0):
+        self.head, self.piece, self.most, self.pause = head, piece, most, pause
+        self.sent, self.calls = 0, 0
+        self.left = threading.Event()
+
+    def __call__(self, connection):
+        self.calls += 1
+        # the system would let it grow to several megabytes, which nobody took
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 18)
+        with contextlib.suppress(OSError):
+            connection.sendall(self.head)
+            while self.sent < self.most:
+                connection.sendall(self.piece)
+                self.sent += len(self.piece)
+                if self.pause:
+                    connection.settimeout(self.pause)  # waits for the client to leave, a pause long
+                    try:
+                        if not connection.recv(1):
+                            break
+                    except TimeoutError:
+                        connection.settimeout(None)
+        self.left.set()
+
+
 def json_reply(value, status=200, **headers):
     return Reply(status, json.dumps(value).encode() + b"\n", {"Content-Type": "application/json", **headers})
 

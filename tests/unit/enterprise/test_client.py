@@ -64,16 +64,6 @@ def test_what_is_no_hour_is_not_sent(client, fake, wrong):
     assert fake.api.requests == []
 
 
-def test_an_hour_that_is_not_there_yet_and_one_that_is_gone_are_two_sentences(client, hour, clock):
-    clock.now = hour + dt.timedelta(hours=3)
-    with pytest.raises(errors.NotPublishedYet, match=r"not published the hour 2026-11-01 06:00 UTC yet") as early:
-        client.hours.listing(hour + dt.timedelta(hours=1))
-    assert early.value.retryable
-    with pytest.raises(errors.RetentionPassed, match="retains each hour for two days") as late:
-        client.hours.listing(hour - dt.timedelta(hours=46))
-    assert not late.value.retryable
-
-
 def test_a_batch_that_is_not_in_its_hour_is_not_found(client, fake, hour, content):
     fake.add("enwiki_namespace_0", content)
     assert client.hours.record(hour, "enwiki_namespace_0").project_id == "enwiki"
@@ -161,15 +151,6 @@ def test_a_service_that_does_not_answer_in_time_is_said(make_client):
         client = make_client(auth_url=url, retry=RetryPolicy(retries=0, read_timeout=0.05))
         with pytest.raises(errors.ServiceUnavailable, match="no answer in time"):
             client.account.login()
-
-
-def test_a_token_that_is_refused_by_a_bare_text_is_renewed(client, fake):
-    client.account.login()
-    fake.script("/v2/codes", Reply(401, b"Jwt is expired", {"Content-Type": "text/plain"}))
-    assert len(client.lists.reference("codes")) == 1
-    fake.script("/v2/codes", *[Reply(401, b"Jwt is expired", {"Content-Type": "text/plain"})] * 2)
-    with pytest.raises(errors.AuthenticationError, match=r"401 \(Jwt is expired\)"):
-        client.lists.reference("codes")
 
 
 # --- 429 ------------------------------------------------------------------------------------------------------------

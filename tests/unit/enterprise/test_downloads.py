@@ -13,7 +13,6 @@ import pytest
 
 from resources import files
 from resources.enterprise import Limits, Sidecar, errors, models
-from tests.intact import is_intact
 from tests.unit.enterprise.loopback import Reply, html_reply
 
 NAME = "enwiki_namespace_0"
@@ -88,15 +87,6 @@ def test_present_and_verified_is_not_fetched_again(client, fake, published, targ
     assert len(fake.api.requests) + len(fake.store.requests) == before
 
 
-def test_a_file_without_a_sidecar_is_verified_by_its_bytes(client, fake, published, target, hour, content):
-    target.parent.mkdir(parents=True)
-    target.write_bytes(content)
-    done = client.hours.download(hour, published, target)
-    assert not done.fetched
-    assert resolves(fake) == 0
-    assert is_intact(target)
-
-
 @pytest.mark.parametrize("damage", ["shorter", "other bytes, no sidecar"])
 def test_a_damaged_file_is_fetched_again_and_replaced(client, fake, published, target, hour, content, damage):
     client.hours.download(hour, published, target)
@@ -165,15 +155,6 @@ def test_an_unfinished_download_goes_on_in_the_next_run(make_client, fake, publi
     assert (done.resumed_bytes, done.unit_count) == (100_000, 1)
     assert ranges_asked(fake) == ["bytes=100000-"]
     assert target.read_bytes() == content
-    only_landed(target)
-
-
-def test_every_byte_there_but_not_renamed_is_not_fetched_again(client, fake, published, target, hour, content):
-    target.parent.mkdir(parents=True)
-    (target.parent / (target.name + ".part")).write_bytes(content)
-    done = client.hours.download(hour, published, target)
-    assert (done.fetched, done.unit_count, done.resumed_bytes) == (True, 1, len(content))
-    assert [request.headers["range"] for request in fake.store.requests] == [f"bytes={len(content)}-"]
     only_landed(target)
 
 
@@ -261,15 +242,6 @@ def test_a_store_that_ignores_ranges_and_breaks_off_is_given_up(client, fake, pu
     with pytest.raises(errors.ServiceUnavailable, match="failed"):
         client.hours.download(hour, published, target)
     assert not target.exists()
-
-
-def test_a_whole_object_of_another_length_is_another_object(client, fake, published, target, hour, content):
-    fake.etags = False
-    fake.cut(0)
-    fake.script("/objects/*", Reply(200, content + b"more"))
-    done = client.hours.download(hour, published, target)
-    assert target.read_bytes() == content
-    assert done.unit_count == 2
 
 
 def test_a_store_that_does_not_heal_is_unavailable(client, fake, published, target, hour):
@@ -372,26 +344,6 @@ def test_a_folder_that_cannot_be_written_is_said(client, published, hour, tmp_pa
         client.hours.download(hour, published, tmp_path / "file" / "x.tar.gz")
 
 
-def test_an_interrupted_progress_keeps_what_was_fetched(client, published, target, hour, content):
-    class Interrupted(BaseException):
-        pass
-
-    come = []
-
-    def interrupt(count):
-        come.append(count)
-        if sum(come) > 50_000:
-            raise Interrupted
-
-    with pytest.raises(Interrupted):
-        client.hours.download(hour, published, target, interrupt)
-    rest = []
-    done = client.hours.download(hour, published, target, rest.append)
-    assert done.resumed_bytes > 50_000
-    assert done.resumed_bytes + sum(rest) == len(content)
-    assert target.read_bytes() == content
-
-
 def fetched_by_four(client, hour, published, target):
     """Let four threads want one file, and return which of them fetched it, sorted."""
     with ThreadPoolExecutor(4) as pool:
@@ -416,10 +368,11 @@ def test_a_file_that_another_process_holds_is_not_waited_for_without_end(make_cl
 
 def test_retention_is_counted_from_the_hour(client, fake, hour, clock):
     clock.now = hour + dt.timedelta(hours=47, minutes=59)
-    fake.script("/v2/batches/*", Reply(404, b'{"status":404,"message":"x"}'))
-    with pytest.raises(errors.NotPublishedYet):
+    fake.script("/v2/batches/*", *[Reply(404, b'{"status":404,"message":"x"}')] * 2)
+    with pytest.raises(errors.NotPublishedYet, match="not published the hour 2026-11-01 05:00 UTC yet") as early:
         client.hours.listing(hour)
+    assert early.value.retryable
     clock.advance(minutes=1)
-    fake.script("/v2/batches/*", Reply(404, b'{"status":404,"message":"x"}'))
-    with pytest.raises(errors.RetentionPassed):
+    with pytest.raises(errors.RetentionPassed, match="retains each hour for two days") as late:
         client.hours.listing(hour)
+    assert not late.value.retryable

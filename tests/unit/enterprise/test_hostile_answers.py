@@ -35,7 +35,7 @@ from resources.enterprise import (
 )
 from tests.unit.enterprise import hostile
 from tests.unit.enterprise.conftest import HOUR, Clock
-from tests.unit.enterprise.loopback import PASSWORD, USERNAME, FakeService
+from tests.unit.enterprise.loopback import PASSWORD, USERNAME, FakeService, Sender
 
 NAME = "enwiki_namespace_0"
 FILE = f"/v2/batches/2026-11-01/05/{NAME}"
@@ -202,7 +202,7 @@ class Spoiler:
                 return None
             request.signatures = set(self.fake.signatures)
             spoilt = (self.kind or hostile.draw(self.chance))(self.chance, request, reply)
-            if isinstance(spoilt.raw, hostile.Endless):
+            if isinstance(spoilt.raw, Sender):
                 self.endless.append(spoilt.raw)
             return spoilt
 

@@ -18,42 +18,13 @@ from resources.enterprise import Limits, RetryPolicy, errors, models
 from resources.enterprise.download import object_reader
 from resources.enterprise.http import bounds
 from tests.unit.enterprise.conftest import QUICK
-from tests.unit.enterprise.loopback import Reply, json_reply
+from tests.unit.enterprise.loopback import Reply, Sender, json_reply
 
 NAME = "enwiki_namespace_0"
 #: Beyond what was taken, a server can be rid of what fits into the buffers of two sockets.
 BUFFERS = 8 << 20
 SMALL = Limits(list_bytes=1 << 20, record_bytes=1 << 20)
 HURRIED = Limits(answer_seconds=0.5)
-
-
-class Sender:
-    """Sends one piece again and again until the client is gone, or far more has gone out than anybody should take."""
-
-    def __init__(self, head, piece, *, most=1 << 30, pause=0.0):
-        self.head, self.piece, self.most, self.pause = head, piece, most, pause
-        self.sent, self.calls = 0, 0
-        self.left = threading.Event()
-
-    def __call__(self, connection):
-        self.calls += 1
-        # the system would let it grow to several megabytes, which nobody took
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 18)
-        try:
-            connection.sendall(self.head)
-            while self.sent < self.most:
-                connection.sendall(self.piece)
-                self.sent += len(self.piece)
-                if self.pause:
-                    connection.settimeout(self.pause)  # waits for the client to leave, a pause long
-                    try:
-                        if not connection.recv(1):
-                            break
-                    except TimeoutError:
-                        connection.settimeout(None)
-        except OSError:
-            pass
-        self.left.set()
 
 
 def head(status=200, *headers):

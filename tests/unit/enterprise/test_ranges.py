@@ -160,18 +160,6 @@ def test_threads_that_want_the_same_large_file_fetch_it_once(split, fake, publis
     only_landed(target)
 
 
-def test_an_object_that_is_replaced_between_two_ranges_is_begun_anew(split, fake, published, target, hour, content):
-    def replaced(request):
-        fake.add(NAME, content[::-1])
-        return fake.object(request)
-
-    fake.script("/objects/*", fake.object, replaced)
-    done = split.hours.download(hour, published, target)
-    assert done.path.read_bytes() == content[::-1]
-    assert done.version != published.version
-    only_landed(done.path)
-
-
 @pytest.mark.parametrize(
     ("parts", "resumed"),
     [

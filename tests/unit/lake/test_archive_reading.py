@@ -29,18 +29,6 @@ def refusal(lake, data: bytes) -> ArchiveError:
     return caught.value
 
 
-def test_all_members_are_read(lake, rows):
-    archive = lake.archive(lake.lines(lake.record(1)), lake.lines(lake.record(2), lake.record(3)))
-    made = convert(archive, lake.layout)
-    assert [row["article_id"] for row in rows(made.path)] == [101, 102, 103]
-
-
-def test_other_members_are_passed_over(lake, make_tar, rows):
-    members = [("about.txt", b"x" * 5000), ("a.ndjson", lake.lines(lake.record(1))), ("z.json", b"{}")]
-    made = convert(lake.from_bytes(gzip.compress(make_tar(members))), lake.layout)
-    assert [row["article_id"] for row in rows(made.path)] == [101]
-
-
 @pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
 def test_all_forms_of_tar(lake, make_tar, rows, form):
     name = "x" * 60 + ("/" + "y" * 60 if form == tarfile.USTAR_FORMAT else "é" * 80) + ".ndjson"
@@ -58,12 +46,6 @@ def test_folders_and_links_in_the_tar(lake, tmp_path, rows):
         tar.add(tmp_path / "d", arcname="d")
     made = convert(lake.from_bytes(gzip.compress((tmp_path / "x.tar").read_bytes())), lake.layout)
     assert [row["article_id"] for row in rows(made.path)] == [101]
-
-
-def test_gzip_in_several_members(lake, make_tar, rows):
-    data = make_tar([("a.ndjson", lake.lines(lake.record(1), lake.record(2)))])
-    made = convert(lake.from_bytes(gzip.compress(data[:700]) + gzip.compress(data[700:])), lake.layout)
-    assert len(rows(made.path)) == 2
 
 
 def test_a_member_without_lines_is_an_empty_hour(lake, rows):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import os
 import pickle
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from resources.datasets import LISTS, SNAPSHOT_ARTICLES
-from resources.lake import Archive, ArchiveError, ConversionError, SnapshotArchive, convert, convert_list, digest_of
+from resources.lake import Archive, ConversionError, SnapshotArchive, convert, convert_list, digest_of
 from resources.lake.encoded_blocks import encode_block
 from resources.tables import ARTICLE_CHANGES, REJECTED_LINES, version_of
 
@@ -185,17 +183,6 @@ def test_file_is_as_declared(lake):
     assert [column.name for column in ARTICLE_CHANGES][-2:] == ["html", "wikitext"]
 
 
-def test_page_checksums_find_damage(lake):
-    made = lake.convert(lake.record(1, article_body={"html": os.urandom(5000).hex()}))
-    start = pq.read_metadata(made.path).row_group(0)
-    column = next(c for c in map(start.column, range(start.num_columns)) if c.path_in_schema == "html")
-    data = bytearray(made.path.read_bytes())
-    data[column.data_page_offset + column.total_compressed_size // 2] ^= 1
-    made.path.write_bytes(bytes(data))
-    with pytest.raises(OSError, match="CRC checksum"):
-        pq.read_table(made.path, columns=["html"], page_checksum_verification=True)
-
-
 @pytest.mark.usefixtures("small_blocks")
 def test_progress_rises_to_the_whole_archive(lake):
     seen: list[tuple[int, int]] = []
@@ -229,26 +216,9 @@ def test_rows_that_do_not_add_up_are_never_landed(lake, monkeypatch):
     assert not [path for path in lake.layout.lake.glob("**/*") if path.is_file()]
 
 
-@pytest.mark.usefixtures("small_blocks")
-def test_damage_after_good_blocks_lands_nothing(lake):
-    archive = lake.archive(lake.lines(*(lake.record(n, abstract=os.urandom(2000).hex()) for n in range(120))))
-    data = archive.path.read_bytes()
-    archive.path.write_bytes(data[: len(data) * 3 // 4])
-    seen: list[int] = []
-    with pytest.raises(ArchiveError, match=r"member enwiki_namespace_0_0.ndjson at byte"):
-        convert(archive, lake.layout, progress=lambda done, _total: seen.append(done))
-    assert seen
-    assert not [path for path in lake.layout.lake.glob("**/*") if path.is_file()]
-
-
 def test_archive_from_elsewhere(lake, rows, tmp_path):
     archive = lake.archive(lake.lines(lake.record(1), b"bad"))
     moved = tmp_path / "moved.tar.gz"
     archive.path.rename(moved)
     made = convert(replace(archive, path=moved), lake.layout)
     assert rows(made.rejects_path)[0]["archive"] == "moved.tar.gz"
-
-
-def test_gzip_of_any_level(lake, make_tar):
-    tar = make_tar([("a.ndjson", lake.lines(*changes(lake, 50)))])
-    assert {convert(lake.from_bytes(gzip.compress(tar, level)), lake.layout).row_count for level in (0, 1, 9)} == {50}

@@ -210,10 +210,13 @@ def test_reasons_are_short_and_can_be_written_whatever_the_line_holds(lake, rows
         b'{"identifier":1.' + b"3" * 100_000 + b"}",
         b'"' + b"x" * 100_000 + b'"',
         b"1" * 100_000,
+        json.dumps(lake.record(1) | {"identifier": "\ud800" + "v" * 10_000}).encode(),
+        json.dumps(lake.record(1) | {"identifier": "\x1b[31m"}).encode(),
     ]
     made = lake.convert(*bad)
     assert (made.row_count, made.reject_count) == (0, len(bad))
-    assert all(20 < len(row["reason"]) < 200 for row in rows(made.rejects_path))
+    reasons = [row["reason"] for row in rows(made.rejects_path)]
+    assert all(20 < len(reason) < 200 and reason.isprintable() for reason in reasons)
 
 
 def test_a_key_that_comes_last_of_many_is_found_in_time(lake, rows):

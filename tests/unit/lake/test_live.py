@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import os
 import random
 import signal
@@ -22,26 +21,18 @@ from resources.lake import Layout
 from resources.lake.errors import LakeError
 from resources.lake.live import LiveLake
 from resources.tables import ARTICLE_CHANGES
+from tests.unit.lake.poisoned import event, line_of
 
 NOW = datetime(2026, 11, 1, 5, 59, tzinfo=UTC)
 
 
 def record(partition, offset, **more):
-    published = NOW + timedelta(seconds=offset)
-    event = {"identifier": f"{partition}-{offset}", "type": "update", "date_published": published.isoformat()}
-    return {
-        "name": f"Page {partition}",
-        "identifier": partition + 1,
-        "date_modified": NOW.isoformat(),
-        "version": {"identifier": offset + 1},
-        "namespace": {"identifier": 0},
-        "is_part_of": {"identifier": "enwiki"},
-        "event": event | {"partition": partition, "offset": offset},
-    } | more
+    one = event(partition, offset, f"{partition}-{offset}", NOW + timedelta(seconds=offset), **more)
+    return one | {"version": {"identifier": offset + 1}}
 
 
 def lines(*records):
-    return b"".join(json.dumps(one).encode() + b"\n" for one in records)
+    return b"".join(line_of(one) + b"\n" for one in records)
 
 
 @pytest.fixture
@@ -169,17 +160,6 @@ def test_whatever_comes_again_is_kept_once(layout):
     assert set(kept.values()) == {1}
 
 
-def test_lines_that_are_no_records_lie_beside_the_events(layout, caplog):
-    step = lake_of(layout).add([lines(record(1, 1)) + b'{"name": \n' + lines(record(1, 2))], NOW)
-    assert (step.row_count, step.reject_count) == (2, 1)
-    beside = layout.lake / "live_changes_rejects/date=2026-11-01/hour=05/000000000002.ndjson.gz"
-    assert gzip.decompress(beside.read_bytes()) == b'{"name": \n'
-    reasons = gzip.decompress(beside.with_name("000000000002.reasons.gz").read_bytes())
-    assert reasons.startswith(b"Not valid JSON: ")
-    assert reasons.count(b"\n") == 1
-    assert "1 line of the stream cannot be read" in caplog.text
-
-
 def test_a_step_of_several_pieces_has_all_of_them(layout, monkeypatch):
     monkeypatch.setattr("resources.lake.stream_events._PIECE_BYTES", 1_000)
     records = [record(number % 7, number, abstract="x" * (number * 97 % 3_000)) for number in range(30)]
@@ -192,8 +172,7 @@ def test_a_step_of_several_pieces_has_all_of_them(layout, monkeypatch):
 
 
 def test_the_service_leaves_out_zeros_so_an_event_without_a_place_is_the_first_of_all(layout):
-    in_first, at_first, nowhere = record(0, 5), record(4, 0), record(1, 1)
-    del in_first["event"]["partition"], at_first["event"]["offset"]
+    in_first, at_first, nowhere = record(0, 5), record(4, 0), record(1, 1)  # zeros are left out
     del nowhere["event"]["partition"], nowhere["event"]["offset"]
     step = lake_of(layout).add([lines(in_first, at_first, nowhere, nowhere, in_first)], NOW)
     assert (step.row_count, step.duplicate_count, step.reset_count) == (3, 2, 1)

@@ -149,21 +149,6 @@ def test_a_longest_record_that_cannot_be(lake, size):
         lake.convert(lake.record(1), record_bytes_max=size)
 
 
-def test_what_is_said_of_a_bad_line_is_bounded(lake, rows):
-    """Keys and values of a line may be as long as the line, and hold what no table can."""
-    key = '"' + "k" * 10_000 + '":1'
-    lines = [
-        f"{{{key},{key}}}",
-        '{"\\ud800":1,"\\ud800":2}',
-        json.dumps(lake.record(1) | {"identifier": "\ud800" + "v" * 10_000}),
-        json.dumps(lake.record(1) | {"identifier": "\x1b[31m"}, ensure_ascii=False).replace("\\u001b", "\\u001b"),
-    ]
-    made = lake.convert(*(line.encode() for line in lines))
-    reasons = [row["reason"] for row in rows(made.rejects_path)]
-    assert len(reasons) == 4
-    assert all(len(reason) <= 500 and reason.isprintable() for reason in reasons)
-
-
 def test_lines_of_a_mebibyte_are_whole_in_their_rows(lake, rows):
     made = lake.convert(b"x" * RAW_BYTES_MAX, b"y" * (RAW_BYTES_MAX + 1))
     first, second = rows(made.rejects_path)

@@ -23,14 +23,15 @@ def layout(tmp_path):
     return Layout(tmp_path)
 
 
-def test_what_is_no_event_is_a_reject_and_the_events_of_its_step_are_kept(layout):
+def test_what_is_no_event_is_a_reject_and_the_events_of_its_step_are_kept(layout, caplog):
     bad = [poison(event(3, 8, "bad")) for poison in REJECTED.values()]
     lines = [one for number, line in enumerate(bad) for one in (line_of(event(3, 10 + number, f"a{number}")), line)]
     step = lake_of(layout).add([b"\n".join(lines) + b"\n"], NOW)
     assert (step.row_count, step.reject_count, dict(step.offsets)) == (len(bad), len(bad), {3: 10 + len(bad)})
     assert stored(layout) == Counter((3, 10 + number) for number in range(len(bad)))
-    [path] = layout.lake.rglob("*.ndjson.gz")
+    path = layout.lake / "live_changes_rejects/date=2026-11-01/hour=05/000000000002.ndjson.gz"
     assert gzip.decompress(path.read_bytes()) == b"".join(line + b"\n" for line in bad)
+    assert f"{len(bad)} lines of the stream cannot be read" in caplog.text
     # on every start
     assert lake_of(layout).begin(NOW, NOW) == step
 

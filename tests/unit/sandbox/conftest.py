@@ -18,6 +18,7 @@ import pytest
 import requests
 
 from resources.sandbox import Settings, running
+from tests.unit.enterprise.loopback import REFERENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,28 +58,11 @@ class TinyWorld:
         return [{"identifier": "wiki", "name": "Wikipedia", "description": "The free encyclopedia."}]
 
     def languages(self):
-        return [
-            {"identifier": "fr", "name": "French", "alternate_name": "français", "direction": "ltr"},
-            {"identifier": "ar", "name": "Arabic", "alternate_name": "العربية", "direction": "rtl"},
-        ]
+        return REFERENCE["languages"]
 
     def projects(self):
-        return [
-            {
-                "name": "Wikipédia",
-                "identifier": "frwiki",
-                "url": "https://fr.wikipedia.org",
-                "code": "wiki",
-                "in_language": {"identifier": "fr"},
-            },
-            {
-                "name": "Wikipedia",
-                "identifier": "enwiki",
-                "url": "https://en.wikipedia.org",
-                "code": "wiki",
-                "in_language": {"identifier": "en"},
-            },
-        ]
+        english = {"name": "Wikipedia", "identifier": "enwiki", "url": "https://en.wikipedia.org"}
+        return [*REFERENCE["projects"], {**english, "code": "wiki", "in_language": {"identifier": "en"}}]
 
     def namespaces(self):
         return [

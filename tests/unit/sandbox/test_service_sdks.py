@@ -17,7 +17,6 @@ import pytest
 import requests
 
 SNAPSHOT = "/v2/snapshots/enwiki_namespace_0"
-AREAS = ["wikidata", "structured-contents"]
 #: Official clients give up after this long.
 PATIENCE = 30
 LISTS = [
@@ -78,45 +77,6 @@ def test_a_download_in_ranges_through_the_api(real, bearer, path, kind, late):
         content = b"".join(pool.map(part, range(0, size, step)))
     assert hashlib.md5(content).hexdigest() == record["version"]
     assert counted(real, bearer, kind) == before + 4
-
-
-def test_names_of_areas_are_no_identifiers(real, bearer):
-    """A name of an area is a list and not the snapshot of that name, by GET and POST, with and without a slash."""
-    for area in AREAS:
-        for path in (f"/v2/snapshots/{area}", f"/v2/snapshots/{area}/"):
-            for method in ("GET", "POST"):
-                answer = real.call(path, method)
-                assert answer.status_code == 200
-                assert isinstance(answer.json(), list)
-        identifier = answer.json()[0]["identifier"]
-        assert real.call(f"/v2/snapshots/{area}/{identifier}").json()["identifier"] == identifier
-        redirect = real.call(f"/v2/snapshots/{area}/{identifier}/download")
-        assert redirect.status_code == 307
-        assert area in redirect.headers["Location"]
-
-
-def test_bodies_as_forms_and_errors_in_their_order(real):
-    """Any of them may send a form; errors have their keys in one order, and end with a newline."""
-    account = {"username": real.sandbox.username, "password": real.sandbox.password}
-    tokens = requests.post(f"{real.sandbox.url}/v1/login", data=account, timeout=PATIENCE).json()
-    assert list(tokens) == ["id_token", "access_token", "refresh_token", "expires_in"]
-    form = {"username": real.sandbox.username, "refresh_token": tokens["refresh_token"]}
-    again = requests.post(f"{real.sandbox.url}/v1/token-refresh", data=form, timeout=PATIENCE)
-    assert list(again.json()) == ["id_token", "access_token", "expires_in"]
-    answers = [
-        requests.post(f"{real.sandbox.url}/v1/login", data={"username": "a"}, timeout=PATIENCE),
-        requests.post(f"{real.sandbox.url}/v1/login", data={"username": "a", "password": "b"}, timeout=PATIENCE),
-        requests.get(f"{real.sandbox.url}/v2/codes", timeout=PATIENCE),
-        requests.get(f"{real.sandbox.url}/v3/nothing", timeout=PATIENCE),
-        real.call("/v2/codes", "POST", json={"fields": "name"}),
-        real.call("/v2/codes/none", "POST", json={}),
-    ]
-    assert [answer.status_code for answer in answers] == [400, 401, 401, 404, 422, 404]
-    for answer in answers:
-        assert answer.text.endswith("}\n")
-        assert list(answer.json()) == ["status", "message"]
-        assert answer.json()["status"] == answer.status_code
-    assert answers[0].json()["message"] == "missing username or password"
 
 
 def test_a_generated_client_asks_by_get(real, bearer):

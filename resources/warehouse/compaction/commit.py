@@ -25,7 +25,7 @@ from resources.tables.declaration import version_of
 from resources.warehouse.compaction.plan import Merge
 from resources.warehouse.compaction.window import leave
 from resources.warehouse.database.connect import Build, answer, raise_revision
-from resources.warehouse.database.sql import statement, temporary_table, transaction
+from resources.warehouse.database.sql import filled, temporary_table, transaction
 from resources.warehouse.load.files import retire
 from resources.warehouse.read.lake_parts import window
 from resources.warehouse.records import LakeFileError
@@ -33,16 +33,30 @@ from resources.warehouse.records import LakeFileError
 #: Key of a part: the values that are the same for all rows of an archive (`Dataset.given`). The key of an hourly file
 #: is its hour, project and namespace. A snapshot's key is its identifier, version, project and namespace.
 Part = tuple[Any, ...]
+#: A part's `source_at`, file digests, compaction and row count.
+Loaded = tuple[Any, ...]
 
 #: Version of the rewriting code. Increase this number when a change to the code alters the output for the same input.
 _VERSION = 4
-# Lake files of individual hours, with the positions of repeated rows.
-_SINGLE_FILES = """
-SELECT lake_path, any_value(loads.row_count) AS row_count,
-  coalesce(list(hidden.file_row ORDER BY hidden.file_row) FILTER (WHERE hidden.file_row IS NOT NULL), []) AS file_rows
+# Files to compact that still have their rows: of the chosen hours, or of the chosen snapshot version.
+_CHOSEN = """
+SELECT lake_path, loads.row_count, duplicate_count, digest, compaction_id, source_at, project_id, namespace_id,
+  coalesce(snapshot_id, '') AS snapshot_id, coalesce(snapshot_version, '') AS snapshot_version
 FROM loads
+LEFT JOIN (SELECT * EXCLUDE (row_count, duplicate_count, applied_at, loaded_at) FROM snapshots) AS version
+  USING (table_name, source_at, project_id, namespace_id)
+WHERE table_name = $table
+  AND (compaction_id IN (SELECT unnest(CAST($whole AS VARCHAR[])))
+    OR (compaction_id IS NULL AND (lake_path IN (SELECT unnest(CAST($lone AS VARCHAR[])))
+      OR (loads.row_count > 0 AND snapshot_id = $snapshot_id AND snapshot_version = $snapshot_version))))
+"""
+# Lake files that are not compacted, with the positions of repeated rows.
+_SINGLE_FILES = """
+SELECT lake_path, any_value(row_count) AS row_count,
+  coalesce(list(hidden.file_row ORDER BY hidden.file_row) FILTER (WHERE hidden.file_row IS NOT NULL), []) AS file_rows
+FROM ({chosen})
 LEFT JOIN (FROM internal.hidden_rows WHERE reason = 'repeated') AS hidden USING (lake_path)
-WHERE table_name = $table AND compaction_id IS NULL AND lake_path IN (SELECT unnest(CAST($lone AS VARCHAR[])))
+WHERE compaction_id IS NULL
 GROUP BY lake_path
 ORDER BY lake_path
 """
@@ -59,13 +73,12 @@ WHERE file.compaction_id IN (SELECT unnest(CAST($whole AS VARCHAR[])))
 GROUP BY file.lake_path
 ORDER BY file.lake_path
 """
-_PARTITIONS = """
-SELECT batch_hour, project_id, namespace_id, digest, compaction_id, row_count - duplicate_count AS row_count
-FROM loads
-WHERE table_name = $table
-  AND batch_hour IS NOT NULL
-  AND ((compaction_id IS NULL AND lake_path IN (SELECT unnest(CAST($lone AS VARCHAR[]))))
-    OR compaction_id IN (SELECT unnest(CAST($whole AS VARCHAR[]))))
+_PARTS = """
+SELECT snapshot_id, snapshot_version, project_id, namespace_id, source_at,
+  string_agg(digest, ' ' ORDER BY lake_path) AS digest, compaction_id,
+  CAST(sum(row_count - duplicate_count) AS BIGINT) AS row_count
+FROM ({chosen})
+GROUP BY ALL
 ORDER BY ALL
 """
 # Hours before the window keep their rows and files until these hours are applied to `articles`.
@@ -73,47 +86,40 @@ _TAKE = """
 UPDATE loads
 SET compaction_id = $compaction_id
 FROM compacting AS part
-WHERE loads.table_name = $table
-  AND loads.batch_hour = part.batch_hour
+WHERE part.is_unchanged
+  AND loads.table_name = $table
+  AND loads.source_at = part.source_at
   AND loads.project_id = part.project_id
   AND loads.namespace_id = part.namespace_id
-  AND loads.digest = part.digest
-  AND loads.compaction_id IS NOT DISTINCT FROM part.compaction_id
-  AND (loads.compaction_id IS NOT NULL OR loads.applied_at IS NOT NULL OR loads.batch_hour >= $window)
+  AND (loads.compaction_id IS NOT NULL OR loads.applied_at IS NOT NULL OR coalesce(loads.batch_hour >= $window, true))
 """
-_TAKE_VERSION = """
-UPDATE loads SET compaction_id = $compaction_id
-WHERE (table_name, source_at, project_id, namespace_id) IN (
-  SELECT (table_name, source_at, project_id, namespace_id) FROM snapshots
-  WHERE (table_name, snapshot_id, snapshot_version) = ($table, $snapshot_id, $snapshot_version)
-)
-"""
-# Parts that were reloaded or dropped after the compaction was prepared.
+# Hours that were reloaded or dropped after the compaction was prepared.
 _HIDE_GIVEN_UP = """
 INSERT INTO internal.hidden_rows
-SELECT new.lake_path, NULL, if(loaded.table_name IS NULL, 'dropped', 'reloaded'),
-  part.batch_hour, part.project_id, part.namespace_id
+SELECT DISTINCT new.lake_path, NULL, if(loaded.table_name IS NULL, 'dropped', 'reloaded'),
+  source_at, part.project_id, part.namespace_id
 FROM compacting AS part
-LEFT JOIN (FROM loads WHERE table_name = $table) AS loaded USING (batch_hour, project_id, namespace_id)
+LEFT JOIN (FROM loads WHERE table_name = $table) AS loaded USING (source_at, project_id, namespace_id)
 CROSS JOIN (SELECT unnest(CAST($paths AS VARCHAR[])) AS lake_path) AS new
 WHERE part.row_count > 0 AND loaded.compaction_id IS DISTINCT FROM $compaction_id
 """
-_PART = ("batch_hour", "project_id", "namespace_id", "digest", "compaction_id", "row_count")
-_PARTS = pa.schema([LOADS.schema.field(name) for name in _PART])
+_COMPACTING = pa.schema(
+    [LOADS.schema.field(name) for name in ("source_at", "project_id", "namespace_id", "row_count")]
+    + [("is_unchanged", pa.bool_())]
+)
 
 
 @dataclass(frozen=True)
 class Prepared:
     """A prepared compaction. The hexadecimal `digest` covers all inputs that affect the new rows.
 
-    `parts` maps each part (an hour, project and namespace, or a snapshot version) to its file digest, compaction and
-    row count.
+    `parts` contains the hours, projects and namespaces, or the snapshot version.
     """
 
     merge: Merge
     digest: str
     inputs: tuple[CompactionSource, ...]
-    parts: Mapping[Part, tuple[str, str | None, int]]
+    parts: Mapping[Part, Loaded]
 
 
 @dataclass(frozen=True)
@@ -126,48 +132,41 @@ class Committed:
 
 def prepare_compaction(build: Build, merge: Merge, dataset: Dataset) -> Prepared:
     """Return a compaction's current files and the rows to omit."""
-    find = _of_version if merge.version else _of_hours
-    inputs, parts = find(build.connection, dataset, merge)
+    connection, chosen = build.connection, _chosen(merge, dataset)
+    inputs = [
+        CompactionSource(path, count, tuple(rows))
+        for path, count, rows in answer(connection, filled(_SINGLE_FILES, chosen=_CHOSEN), chosen)
+    ]
+    inputs += [
+        CompactionSource(path, count, dropped_parts=tuple(tuple(part.values()) for part in parts or ()))
+        for path, count, parts in answer(connection, _COMPACTED_FILES, {"whole": chosen["whole"]})
+    ]
     made_of = [_VERSION, version_of(COMPACTED[dataset.name]), merge.name]
     digest = hashlib.sha256(
         json.dumps([*made_of, [[i.lake_path, i.dropped_parts] for i in inputs]], default=str).encode()
     )
-    return Prepared(merge, digest.hexdigest(), tuple(inputs), parts)
+    return Prepared(merge, digest.hexdigest(), tuple(inputs), _parts(connection, chosen))
 
 
-def _of_version(
-    connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: Merge
-) -> tuple[list[CompactionSource], dict[Part, tuple[str, str | None, int]]]:
-    """Return a version's files that contain rows, or no files if the version was dropped or is already compacted."""
-    rows = answer(connection, statement("compaction/version"), _key(dataset, merge))
-    if not rows:
-        return [], {}
-    digest = hashlib.sha256(" ".join(digest for _, _, _, _, digest, *_ in rows).encode()).hexdigest()
-    row_count = sum(count - duplicates for _, count, duplicates, *_ in rows)
-    part = (*(merge.version or ()), *rows[0][-2:])
-    inputs = [CompactionSource(path, count, tuple(passed)) for path, count, _, passed, *_ in rows if count]
-    return inputs, {part: (digest, None, row_count)}
+def _chosen(merge: Merge, dataset: Dataset) -> dict[str, Any]:
+    snapshot_id, snapshot_version = merge.version or (None, None)
+    return {
+        "table": dataset.name,
+        "lone": [unit.name for unit in merge.units if unit.span is None],
+        "whole": [unit.name for unit in merge.units if unit.span is not None],
+        "snapshot_id": snapshot_id,
+        "snapshot_version": snapshot_version,
+    }
 
 
-def _key(dataset: Dataset, merge: Merge) -> dict[str, str]:
-    return {"table": dataset.name} | dict(zip(("snapshot_id", "snapshot_version"), merge.version or (), strict=True))
-
-
-def _of_hours(
-    connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: Merge
-) -> tuple[list[CompactionSource], dict[Part, tuple[str, str | None, int]]]:
-    lone = [unit.name for unit in merge.units if unit.span is None]
-    whole = [unit.name for unit in merge.units if unit.span is not None]
-    asked = {"table": dataset.name, "lone": lone}
-    inputs = [
-        CompactionSource(path, count, tuple(rows)) for path, count, rows in answer(connection, _SINGLE_FILES, asked)
-    ]
-    inputs += [
-        CompactionSource(path, count, dropped_parts=tuple(tuple(part.values()) for part in parts or ()))
-        for path, count, parts in answer(connection, _COMPACTED_FILES, {"whole": whole})
-    ]
-    loaded = answer(connection, _PARTITIONS, asked | {"whole": whole})
-    return inputs, {tuple(part): (digest, compaction, count) for *part, digest, compaction, count in loaded}
+def _parts(connection: duckdb.DuckDBPyConnection, chosen: Mapping[str, Any]) -> dict[Part, Loaded]:
+    """Return the chosen parts as they are loaded now. A part's key has the same values as `Dataset.given`."""
+    return {
+        (*((identifier, version) if identifier else known[:1]), project, namespace): tuple(known)
+        for identifier, version, project, namespace, *known in answer(
+            connection, filled(_PARTS, chosen=_CHOSEN), chosen
+        )
+    }
 
 
 def commit_compaction(
@@ -197,10 +196,19 @@ def commit_compaction(
         )
     merge = prepared.merge
     with transaction(connection):
-        if merge.version:
-            taken = _take_version(connection, dataset, merge, prepared)
-        else:
-            taken = _take_hours(connection, dataset, merge, prepared, [file.lake_path for file in files])
+        current = _parts(connection, _chosen(merge, dataset))
+        compacting = [
+            dict(zip(_COMPACTING.names, (known[0], *part[-2:], known[-1], current.get(part) == known), strict=True))
+            for part, known in parts
+        ]
+        temporary_table(connection, "compacting", compacting, _COMPACTING)
+        hot = window(connection) if dataset.leaves_warehouse else None
+        first_hour = merge.first_hour if hot is None else hot.first_hour
+        values = {"table": dataset.name, "compaction_id": prepared.digest}
+        connection.execute(_TAKE, values | {"window": first_hour})
+        connection.execute(_HIDE_GIVEN_UP, values | {"paths": [file.lake_path for file in files]})
+        if hot and merge.first_hour and merge.end_hour and merge.first_hour < hot.first_hour:
+            leave(connection, merge.first_hour, min(hot.first_hour, merge.end_hour))
         # the new files omit repeated rows
         connection.execute(
             "DELETE FROM internal.hidden_rows WHERE reason = 'repeated' "
@@ -219,31 +227,9 @@ def commit_compaction(
         connection.execute("INSERT INTO compacted_files BY NAME FROM written")
         retire(connection)
         raise_revision(connection)
-    return Committed(taken, len(prepared.parts) - taken)
-
-
-def _take_version(connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: Merge, prepared: Prepared) -> int:
-    """Switch a version to the new files and return 1. If the version's loaded files have changed, return 0 instead."""
-    _, parts = _of_version(connection, dataset, merge)
-    if not parts or parts != prepared.parts:
-        return 0
-    connection.execute(_TAKE_VERSION, _key(dataset, merge) | {"compaction_id": prepared.digest})
-    return 1
-
-
-def _take_hours(
-    connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: Merge, prepared: Prepared, paths: Sequence[str]
-) -> int:
-    """Switch unchanged hours to the new files, delete rows before the window, and return the number of hours."""
-    parts = [dict(zip(_PARTS.names, (*part, *known), strict=True)) for part, known in prepared.parts.items()]
-    temporary_table(connection, "compacting", parts, _PARTS)
-    values = {"table": dataset.name, "compaction_id": prepared.digest}
-    known = window(connection) if dataset.leaves_warehouse else None
-    assert merge.first_hour is not None
-    assert merge.end_hour is not None
-    first_hour = merge.first_hour if known is None else known.first_hour
-    [(taken,)] = connection.execute(_TAKE, values | {"window": first_hour}).fetchall()
-    connection.execute(_HIDE_GIVEN_UP, values | {"paths": list(paths)})
-    if merge.first_hour < first_hour:
-        leave(connection, merge.first_hour, min(first_hour, merge.end_hour))
-    return int(taken)
+        taken = answer(
+            connection,
+            "SELECT DISTINCT source_at, project_id, namespace_id FROM loads WHERE compaction_id = ?",
+            [prepared.digest],
+        )
+    return Committed(len(taken), len(prepared.parts) - len(taken))

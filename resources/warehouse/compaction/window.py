@@ -7,21 +7,18 @@ Each transaction removes a bounded number of rows and moves the window, so every
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Final
 
 import duckdb
 
-from resources.errors import clause
 from resources.formatting import hour_text
-from resources.storage import UNREADABLE, read_footer
 from resources.warehouse.compaction.plan import SETTLED, planned
 from resources.warehouse.database.connect import Build, answer, raise_revision
 from resources.warehouse.database.sql import transaction
 from resources.warehouse.read.lake_parts import LEAVING, window
+from resources.warehouse.read.ledger import faulty
 from resources.warehouse.records import LakeFileError
 
 # Hours before a given time that have changes in the build file, with the number of each hour's rows in compacted files.
@@ -30,7 +27,6 @@ _MOVABLE = """
 SELECT
   batch_hour,
   CAST(coalesce(sum(row_count - duplicate_count) FILTER (WHERE compaction_id IS NOT NULL), 0) AS BIGINT) AS row_count,
-  coalesce(list(DISTINCT compaction_id) FILTER (WHERE compaction_id IS NOT NULL), []) AS compaction_ids,
   bool_or(compaction_id IS NOT NULL AND applied_at IS NULL) AS is_pending
 FROM loads
 WHERE table_name = $table AND batch_hour < $before
@@ -45,21 +41,24 @@ SELECT batch_hour, project_id, namespace_id, row_count - duplicate_count AS row_
 FROM loads
 WHERE table_name = $table AND compaction_id IS NOT NULL AND batch_hour >= $first AND batch_hour < $end
 """
+# Compacted files of the hours in a range.
+_FILES = """
+SELECT DISTINCT file.lake_path
+FROM compacted_files AS file JOIN loads USING (table_name, compaction_id)
+WHERE table_name = $table AND batch_hour >= $first AND batch_hour < $end
+ORDER BY ALL
+"""
 #: Maximum number of rows removed in one transaction, unless a single hour has more rows.
 _ROWS: Final = 500_000
 
 
 @dataclass(frozen=True)
 class Moved:
-    """A range of hours (excluding `end_hour`) whose changes are removed from the build file, with the row count.
-
-    `compaction_ids` contains the compactions with these changes.
-    """
+    """A range of hours (excluding `end_hour`) whose changes are removed from the build file, with the row count."""
 
     first_hour: datetime
     end_hour: datetime
     row_count: int
-    compaction_ids: frozenset[str] = frozenset()
 
 
 def settled(now: datetime) -> datetime:
@@ -75,15 +74,14 @@ def movable_changes(build: Build, before: datetime | None = None, most: float = 
     """
     waiting = {unit.first_hour for merge in planned(build, LEAVING) for unit in merge.units if unit.span is None}
     hours: list[datetime] = []
-    row_count, compactions = 0, frozenset[str]()
+    row_count = 0
     values = {"table": LEAVING.name, "before": before or settled(build.now)}
-    for hour, count, its, is_pending in answer(build.connection, _MOVABLE, values):
+    for hour, count, is_pending in answer(build.connection, _MOVABLE, values):
         if is_pending or hour in waiting or (row_count and row_count + count > most):
             break
         hours.append(hour)
         row_count += count
-        compactions |= {*its}
-    return Moved(hours[0], hours[-1] + timedelta(hours=1), row_count, compactions) if row_count else None
+    return Moved(hours[0], hours[-1] + timedelta(hours=1), row_count) if row_count else None
 
 
 def move_window(build: Build, before: datetime | None = None) -> Moved | None:
@@ -95,14 +93,17 @@ def move_window(build: Build, before: datetime | None = None) -> Moved | None:
     hours. Returns None if no changes can be removed. Raises LakeFileError, without changing anything, if a compacted
     file is missing or contradicts the ledger.
     """
-    step = movable_changes(build, before, _ROWS)
-    if step is not None:
-        _check_files(build.connection, build.lake_root, step.compaction_ids)
-        _move(build.connection, step)
-    return step
-
-
-def _move(connection: duckdb.DuckDBPyConnection, step: Moved) -> None:
+    connection, step = build.connection, movable_changes(build, before, _ROWS)
+    if step is None:
+        return None
+    values = {"table": LEAVING.name, "first": step.first_hour, "end": step.end_hour}
+    paths = (path for (path,) in answer(connection, _FILES, values))
+    for file in faulty(connection, build.lake_root, paths).values():
+        raise LakeFileError(
+            f"The compacted file {file.lake_path} is missing or unreadable ({file.why}), so its changes stay in the "
+            "warehouse. Nothing was changed. Restore the file, or delete it and materialize lake/article_changes and "
+            "warehouse/article_changes again for its hours."
+        )
     with transaction(connection):
         left = leave(connection, step.first_hour, step.end_hour)
         if left != step.row_count:
@@ -113,6 +114,7 @@ def _move(connection: duckdb.DuckDBPyConnection, step: Moved) -> None:
             )
         connection.execute("UPDATE internal.hot_window SET first_hour = ?", [step.end_hour])
         raise_revision(connection)
+    return step
 
 
 def leave(connection: duckdb.DuckDBPyConnection, first: datetime, end: datetime) -> int:
@@ -131,26 +133,3 @@ def leave(connection: duckdb.DuckDBPyConnection, first: datetime, end: datetime)
     connection.execute("UPDATE internal.hot_window SET events_until = greatest(events_until, ?)", [newest])
     connection.execute(f"DELETE FROM article_changes WHERE rowid IN (SELECT article_changes.rowid {rows})", values)  # noqa: S608
     return int(count)
-
-
-def _check_files(connection: duckdb.DuckDBPyConnection, lake_root: Path, compactions: Collection[str]) -> None:
-    files = answer(
-        connection,
-        "SELECT lake_path, row_count FROM compacted_files WHERE list_contains($1, compaction_id) ORDER BY ALL",
-        [sorted(compactions)],
-    )
-    for path, row_count in files:
-        try:
-            found = read_footer(lake_root / path).num_rows
-        except UNREADABLE as error:
-            raise LakeFileError(
-                f"The compacted file {path} is missing or unreadable ({clause(error)}), so its changes stay in the "
-                "warehouse. Nothing was changed. Restore the file, or delete it and materialize lake/article_changes "
-                "and warehouse/article_changes again for its hours."
-            ) from error
-        if found != row_count:
-            raise LakeFileError(
-                f"The compacted file {path} has {found} rows, but the ledger counts {row_count}, so its changes stay "
-                "in the warehouse. Nothing was changed. Delete the file and materialize lake/article_changes and "
-                "warehouse/article_changes again for its hours."
-            )

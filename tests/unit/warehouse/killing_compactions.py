@@ -43,7 +43,7 @@ def compact(data, now, phase):
         "held changes leaving": lambda: after(ledger, "leave"),
         "taken in": lambda: after(ledger, "Committed"),
         "older changes leaving": lambda: after(window, "leave"),
-        "older changes gone": lambda: after(window, "_move"),
+        "older changes gone": lambda: after(Warehouse, "move_window"),
     }[phase]()
     compaction.compact_lake(Layout(data), warehouse, Engine(workers=1), memory_bytes=1 << 14, threads=1)
 

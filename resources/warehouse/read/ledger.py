@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import duckdb
+from pydantic import TypeAdapter
 
 from resources import files
 from resources.datasets import Dataset
@@ -152,6 +153,9 @@ JOIN (
 """
 #: Tolerance for a shared file system's slow clock, in nanoseconds.
 _MARGIN_NS = 600 * 10**9
+_NOTES: Final = TypeAdapter(dict[str, tuple[list[int], str]])
+#: Faults of files that do not exist.
+_NO_NAME, _GONE = "is not the name of a lake file", "is gone"
 #: Characters in a path that DuckDB interprets as a pattern.
 _PATTERN: Final = frozenset("*?[]{}")
 
@@ -201,11 +205,7 @@ def _damaged_file(data: Path) -> Path:
 
 def damaged(data: Path) -> dict[str, tuple[list[int], str]]:
     """Return a mapping from the path of a damaged lake file (relative to the lake) to its recorded mark and damage."""
-    try:
-        notes = json.loads(_damaged_file(data).read_bytes())
-        return {path: ([int(one) for one in mark], str(why)) for path, (mark, why) in notes.items()}
-    except (OSError, ValueError, TypeError, AttributeError):
-        return {}
+    return files.read_cache(_damaged_file(data), _NOTES) or {}
 
 
 def note_damage(data: Path, lake_path: str, why: str) -> None:
@@ -244,28 +244,10 @@ def faults(
     notes = damaged(lake_root.parent)
     found = {}
     for path, name in relative.items():
-        size, count = known.get(with_rows(name), (None, None))
-        # DuckDB would read every file that matches a pattern
-        if not files.is_name(name) or _PATTERN.intersection(name):
-            found[path] = FaultyFile(name, "is not the name of a lake file", is_gone=True)
-            continue
-        try:
-            status = path.stat()
-        except FileNotFoundError:
-            found[path] = FaultyFile(name, "is gone", is_gone=True)
-            continue
-        except OSError as error:
-            found[path] = FaultyFile(name, f"cannot be read: {clause(error)}", is_gone=False)
-            continue
-        if (kind := files.not_a_file(status.st_mode)) is not None:
-            found[path] = FaultyFile(name, f"cannot be read: {kind}", is_gone=False)
-            continue
-        mark, noted = notes.get(name, ([], ""))
-        is_known = max(status.st_mtime_ns, status.st_ctime_ns) < known_ns and name not in was_faulty
-        is_noted = mark == mark_of(status)
-        why = f"is damaged: {noted}" if is_noted else _fault(root, name, status.st_size, size, count, is_known=is_known)
+        expected = known.get(with_rows(name), (None, None))
+        why = _fault(root, path, name, *expected, notes.get(name), 0 if name in was_faulty else known_ns)
         if why is not None:
-            found[path] = FaultyFile(name, why, is_gone=False)
+            found[path] = FaultyFile(name, why, is_gone=why in (_NO_NAME, _GONE))
     return found
 
 
@@ -294,27 +276,44 @@ def faulty(connection: duckdb.DuckDBPyConnection, lake_root: Path, lake_paths: I
 
 
 def _fault(
-    root: Path, name: str, found: int, expected: int | None, row_count: int | None, *, is_known: bool
+    root: Path,
+    path: Path,
+    name: str,
+    expected: int | None,
+    row_count: int | None,
+    noted: tuple[list[int], str] | None,
+    known_ns: int,
 ) -> str | None:
-    """Return a regular file's fault, based on its size and, unless `is_known`, its footer."""
-    halves = [half for half in (with_rows(name), with_bodies(with_rows(name))) if half != name]
-    total = found
-    for half in halves:
+    """Return a file's fault, based on its size and, if it changed after `known_ns`, its footer."""
+    # DuckDB would read every file that matches a pattern
+    if not files.is_name(name) or _PATTERN.intersection(name):
+        return _NO_NAME
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return _GONE
+    except OSError as error:
+        return f"cannot be read: {clause(error)}"
+    if (kind := files.not_a_file(status.st_mode)) is not None:
+        return f"cannot be read: {kind}"
+    if noted is not None and noted[0] == mark_of(status):
+        return f"is damaged: {noted[1]}"
+    other = with_rows(name) if name != with_rows(name) else with_bodies(name)
+    total = status.st_size
+    if other != name:
         try:
-            total += (root / half).stat().st_size
+            total += (root / other).stat().st_size
         except OSError:
-            total = -1  # the ledger stores the total size of both files
-            break
+            expected = None  # the ledger stores the total size of both files
     is_as_told = expected in (None, total)
-    if not is_as_told and not halves:
-        return f"has {found} bytes, but the ledger says {expected}"
-    if is_as_told and is_known:
+    if is_as_told and max(status.st_mtime_ns, status.st_ctime_ns) < known_ns:
         return None
-    if (why := _wrong_footer(root / name, row_count)) is not None:
-        return why
-    if is_as_told or total < 0 or any(_wrong_footer(root / half, row_count) for half in halves):
-        return None  # the other file is faulty
-    return f"and {halves[0].rpartition('/')[2]} have {total} bytes, but the ledger says {expected}"
+    if not is_as_told and other == name:
+        return f"has {total} bytes, but the ledger says {expected}"
+    why = _wrong_footer(path, row_count)
+    if why is not None or is_as_told or _wrong_footer(root / other, row_count):
+        return why  # otherwise, the other file is faulty
+    return f"and {other.rpartition('/')[2]} have {total} bytes, but the ledger says {expected}"
 
 
 def _wrong_footer(path: Path, row_count: int | None) -> str | None:

@@ -16,7 +16,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ from resources.warehouse.read.reading import Reader
 from resources.warehouse.records import LakeFileError, NotPublishedError, QueryError, WarehouseFullError
 from resources.warehouse.state import articles, entities
 from resources.warehouse.views.analysts import prepare
-from resources.warehouse.views.lake import Sources, make_views, prepare_folder, sources
+from resources.warehouse.views.lake import Sources, make_views, sources
 
 _log = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ class Publisher(Reader):
                 with self._connector.build_unlocked("publish") as connection:
                     build = Build(connection, self._lake_root, now)
                     articles.apply_changes(build)
-                    entities.apply_changes(build)
+                    entities.RULE.apply(build)
                     prepare(connection)
                     looked_at_ns = time.time_ns()
                     last = publication(connection)
@@ -201,11 +201,10 @@ class Publisher(Reader):
                     f"None of the {len(found.missing)} lake files listed in {target.name} exists under {root}. Nothing "
                     "was changed. Move or copy the `lake` folder there as well, then try again."
                 )
-            found = self._with_stream(found)
             copy_file(target, temporary)
             with self._connector.open_file(temporary) as connection:
                 with transaction(connection):
-                    make_views(connection, found)
+                    make_views(connection, found, found.root / LIVE_CHANGES)
                     for name, value in _lake_facts(root, found).items():
                         connection.execute("UPDATE about SET value = ? WHERE name = ?", [value, name])
                 connection.execute("CHECKPOINT")
@@ -230,11 +229,6 @@ class Publisher(Reader):
                 ) from error
             finally:
                 _sweep(target)
-
-    def _with_stream(self, found: Sources) -> Sources:
-        """Prepare the stream's files for the views, and add the stream's folder to the sources."""
-        folder = self._lake_root.resolve() / LIVE_CHANGES
-        return replace(found, live=str(folder), is_stream_mixed=prepare_folder(folder))
 
     def _facts(self, connection: duckdb.DuckDBPyConnection, found: Sources, about: Mapping[str, str]) -> dict[str, Any]:
         """Return the facts that identify a publication. The revision and the ledger digest cover all loaded data."""
@@ -272,7 +266,6 @@ class Publisher(Reader):
         looked_at_ns: int,
     ) -> Sources:
         """Update the lake views, write the facts and `about`, and return the lake files."""
-        found = self._with_stream(found)
         shown = {
             "attribution": _ATTRIBUTION,
             **facts["about"],
@@ -285,7 +278,7 @@ class Publisher(Reader):
         except duckdb.Error:
             # damage can leave a file's timestamps unchanged, so all footers are read
             known = found.missing
-            found = self._with_stream(sources(connection, self._lake_root))
+            found = sources(connection, self._lake_root)
             if found.missing == known:
                 raise
             facts = facts | {MISSING: list(found.missing), "lake_files": found.count, LOOKED_AT: looked_at_ns}
@@ -305,7 +298,7 @@ class Publisher(Reader):
         """Write views, facts and `about` in one transaction, because each transaction waits for the disk."""
         shown = {**about, **_lake_facts(facts["lake_root"], found)}
         with transaction(connection):
-            make_views(connection, found)
+            make_views(connection, found, found.root / LIVE_CHANGES)
             connection.execute("DELETE FROM about")
             connection.executemany("INSERT INTO about VALUES (?, ?)", [*shown.items()])
             connection.execute("DELETE FROM internal.publication WHERE name <> ?", [VIEWS])

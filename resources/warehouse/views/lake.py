@@ -54,19 +54,15 @@ class Sources:
     """Lake files that the views can use, and the dataset partitions in these files.
 
     `window` is the time range of changes in the build file itself, or None if the file contains all changes. `cold`
-    contains the compacted files with older changes. `versions` contains the retained snapshots. `live` is the stream's
-    folder; `is_stream_mixed` is True if some stream files do not contain all declared columns.
+    contains the compacted files with older changes. `versions` contains the retained snapshots.
     """
 
     root: Path
     parts: tuple[LakePart, ...] = ()
-    looked_up: tuple[str, ...] = ()
     faulty: tuple[FaultyFile, ...] = ()
     window: Window | None = None
     cold: tuple[str, ...] = ()
     versions: Sequence[list[str]] = ()
-    live: str = ""
-    is_stream_mixed: bool = False
     has_visibility: bool = False
 
     @property
@@ -77,7 +73,7 @@ class Sources:
     @property
     def count(self) -> int:
         """Number of lake files that the views read."""
-        return len(self.looked_up) + sum(len(part.paths) for part in self.parts)
+        return sum(len(part.paths) for part in self.parts)
 
 
 _HELD = (
@@ -90,17 +86,11 @@ def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path, facts: Mappi
     root = lake_root.resolve()
     # most mirrors have files of only a few datasets, and each of these queries takes milliseconds
     held = {name for (name,) in answer(connection, _HELD)}
-    of_pages = [dataset for dataset in datasets() if dataset.bodies and dataset.name in held]
+    of_pages = [one for one in datasets() if (one.bodies or one.table is LOOKUPS) and one.name in held]
     parts = [part for dataset in of_pages for part in lake_parts(connection, lake_root, dataset)]
-    looked_up: list[str] = []
-    cold: list[str] = []
     known = window(connection)
-    if LOOKUPS.name in held:
-        named = "SELECT lake_path FROM loads WHERE table_name = $table AND row_count > 0 ORDER BY lake_path"
-        looked_up = [str(root / path) for (path,) in answer(connection, named, {"table": LOOKUPS.name})]
-    if known is not None:
-        cold = [str(root / path) for path, *_ in cold_files(connection)]
-    wanted = [*(path for part in parts for path in part.paths), *cold, *looked_up]
+    cold = [] if known is None else [str(root / path) for path, *_ in cold_files(connection)]
+    wanted = [*(path for part in parts for path in part.paths), *cold]
     # of two files with the same rows, the views need only one, but the next compaction needs both
     wanted += [with_rows(path) for path in wanted]
     found = faults(connection, lake_root, map(Path, dict.fromkeys(wanted)), facts)
@@ -108,7 +98,6 @@ def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path, facts: Mappi
     return Sources(
         root=root,
         parts=tuple(replace(part, paths=tuple(p for p in part.paths if p not in missing)) for part in parts),
-        looked_up=tuple(path for path in looked_up if path not in missing),
         faulty=tuple(found.values()),
         window=known,
         cold=tuple(path for path in cold if path not in missing),
@@ -132,7 +121,7 @@ def frames() -> Iterator[str]:
 
     `make_views` replaces only the internal views; the analysts' views and their comments stay unchanged.
     """
-    yield from _internal(Sources(Path("/"))).values()
+    yield from _internal(Sources(Path("/")), None).values()
     for table in shown():
         inner = identifier(f"{_INNER}{table.name}")
         query = f"SELECT {column_list(table)} FROM internal.{inner}"  # noqa: S608  declared names
@@ -143,10 +132,10 @@ def frames() -> Iterator[str]:
     yield from comments(lookups, "VIEW")
 
 
-def make_views(connection: duckdb.DuckDBPyConnection, found: Sources) -> None:
-    """Make the internal views read these files, inside a transaction. Unchanged views are skipped."""
+def make_views(connection: duckdb.DuckDBPyConnection, found: Sources, stream: Path | None = None) -> None:
+    """Make the internal views read these files, and a stream folder, inside a transaction. Skip unchanged views."""
     made = publication(connection).get(VIEWS, {})
-    wanted = _internal(found)
+    wanted = _internal(found, stream)
     digests = {name: hashlib.sha256(text.encode()).hexdigest()[:16] for name, text in wanted.items()}
     for name, text in wanted.items():
         if made.get(name) != digests[name]:
@@ -168,11 +157,11 @@ def _all_changes(found: Sources) -> list[str]:
     return parts
 
 
-def _internal(found: Sources) -> dict[str, str]:
+def _internal(found: Sources, stream: Path | None) -> dict[str, str]:
     """Return the statements that create the internal views, by view name."""
     texts = {name if name in _BELOW else f"{_INNER}{name}": query for name, query in _queries(found).items()}
-    if found.live:
-        texts |= _live_views(found.live, is_mixed=found.is_stream_mixed)
+    if stream is not None:
+        texts |= _live_views(str(stream), is_mixed=prepare_folder(stream))
     else:
         texts |= {f"{_INNER}{view.name}": f"SELECT {nulls(view)} WHERE false" for view in (*LIVE_VIEWS, *STREAM_VIEWS)}
     return {name: f"CREATE OR REPLACE VIEW internal.{identifier(name)} AS\n{query}" for name, query in texts.items()}
@@ -183,8 +172,7 @@ def _queries(found: Sources) -> dict[str, str]:
     present = [part for part in found.parts if part.paths]
     of_snapshots = [part for part in present if part.dataset.rows_stay_in_lake]
     texts = {view.name: [part.bodies() for part in present if part.dataset.bodies is view] for view in _text_views()}
-    if found.looked_up:
-        names = ", ".join(map(quoted, found.looked_up))
+    for names in (", ".join(map(quoted, part.paths)) for part in present if part.dataset.table is LOOKUPS):
         texts[ARTICLE_BODIES.name].append(statement("views/article_bodies_looked_up", files=f"[{names}]"))
     states = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in STATE.items())
     views = {

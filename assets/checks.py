@@ -24,7 +24,7 @@ from resources.datasets import Dataset, Family
 from resources.errors import MirrorError
 from resources.formatting import counted, hour_text, markdown_text
 from resources.lake import Archive, ConvertedFile, drift_of
-from resources.warehouse import Comparison, HourAudit, SnapshotAudit, Warehouse
+from resources.warehouse import Audit, Comparison, Warehouse
 
 #: Maximum number of findings that a message lists.
 NAMED = 20
@@ -109,11 +109,11 @@ class Made:
 
     archives: Mapping[str, Sequence[Archive]]
     conversions: Mapping[str, Sequence[ConvertedFile]]
-    audit: Callable[[], Mapping[str, HourAudit | SnapshotAudit]]
+    audit: Callable[[], Mapping[str, Audit]]
     compare: Callable[[], Sequence[Comparison]] = tuple
 
     @cached_property
-    def audits(self) -> Mapping[str, HourAudit | SnapshotAudit]:
+    def audits(self) -> Mapping[str, Audit]:
         return self.audit()
 
 
@@ -216,9 +216,9 @@ def of_snapshots(
 ) -> Iterator[dg.AssetCheckResult]:
     """Run the selected checks on snapshots. `made` maps identifiers to archived snapshots and their conversions."""
 
-    def audit() -> dict[str, SnapshotAudit]:
+    def audit() -> dict[str, Audit]:
         with warehouse.auditing() as auditor:
-            return {one.snapshot_id: one for one in auditor.snapshots(made, dataset)}
+            return auditor.snapshots(made, dataset)
 
     archives = {name: archived.archives for name, (archived, _) in made.items()}
     conversions = {name: files for name, (_, files) in made.items()}
@@ -271,18 +271,17 @@ def _known(made: Made) -> Found:
     return Found(wrong, len(conversions))
 
 
-def _audited(wrong: Callable[[HourAudit | SnapshotAudit], str | bool | int], made: Made) -> Found:
+def _audited(wrong: Callable[[Audit], str | bool | int], made: Made) -> Found:
     answers = [(name, wrong(audit)) for name, audit in made.audits.items()]
     return Found([f"{name}: {text}" for name, text in answers if text], len(answers))
 
 
-def _incomplete(one: HourAudit | SnapshotAudit) -> str | bool:
+def _incomplete(one: Audit) -> str | bool:
     return one.row_count != one.expected_count and f"{counted(one.row_count, 'row')} instead of {one.expected_count:,}"
 
 
-def _early(one: HourAudit | SnapshotAudit) -> str | bool:
-    count = one.early_count if isinstance(one, HourAudit) else 0
-    return count > 0 and f"{counted(count, 'event')} from before the hour"
+def _early(one: Audit) -> str | bool:
+    return one.early_count > 0 and f"{counted(one.early_count, 'event')} from before the hour"
 
 
 def _agreeing(made: Made) -> Found:

@@ -158,7 +158,7 @@ def _checks(state: State) -> list[Check[_Audited]]:
 
 def _repeated(made: _Audited) -> Found:
     found = made.auditor.repeated(made.table, made.turn, name=NAMED)
-    wrong = [f"{one.project_id} {one.key} has {counted(one.copies, 'row')}" for one in found.named]
+    wrong = [f"{project} {key} has {counted(copies, 'row')}" for project, key, copies in found.named]
     return Found(wrong, found.looked_at, found.count)
 
 

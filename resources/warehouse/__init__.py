@@ -17,6 +17,7 @@ from resources.warehouse.read.comparison import Comparison
 from resources.warehouse.read.ledger import FaultyFile, Ledger, Named, Part, named, named_in
 from resources.warehouse.records import (
     Applied,
+    Audit,
     CoverageRow,
     HourAudit,
     HourLoad,
@@ -33,12 +34,13 @@ from resources.warehouse.records import (
     WarehouseFullError,
     WarehouseVersionError,
 )
-from resources.warehouse.state.auditor import Auditor, Findings, Overlooked, SnapshotAudit
+from resources.warehouse.state.auditor import Auditor, Findings, Overlooked
 from resources.warehouse.warehouse import Warehouse
 
 __all__ = [
     "KEEP_REPLACED",
     "Applied",
+    "Audit",
     "Auditor",
     "Comparison",
     "ConvertedFile",
@@ -61,7 +63,6 @@ __all__ = [
     "QueryError",
     "QueryResult",
     "Snapshot",
-    "SnapshotAudit",
     "SnapshotLoad",
     "Warehouse",
     "WarehouseBusyError",

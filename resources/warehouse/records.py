@@ -190,25 +190,16 @@ class Applied:
     written_count: int
     removed_count: int
     row_count: int
-    rebuilt: bool
     seconds: float
 
     @property
     def changed(self) -> bool:
         """Return False if nothing was pending."""
-        return self.rebuilt or self.file_count + self.lookup_file_count > 0 or bool(self.renewed_projects)
+        return self.file_count + self.lookup_file_count > 0 or bool(self.renewed_projects)
 
     def __str__(self) -> str:
         if not self.changed:
             return f"{self.state.capitalize()}: nothing pending, {counted(self.row_count, self.noun)}."
-        return (
-            f"{self.state.capitalize()}: {self._how()}, {counted(self.written_count, self.noun)} written, "
-            f"{self.removed_count:,} removed, {counted(self.row_count, self.noun)} now, {self.seconds:.2f} s."
-        )
-
-    def _how(self) -> str:
-        if self.rebuilt:
-            return "rebuilt from everything loaded"
         files = []
         if self.file_count:
             files.append(f"{counted(self.file_count, 'file')} of {counted(len(self.hours), 'hour')}")
@@ -217,7 +208,10 @@ class Applied:
         how = [f"advanced by {' and '.join(files)}"] if files else []
         if self.renewed_projects:
             how.append(f"{', '.join(self.renewed_projects)} recreated from snapshots")
-        return ", ".join(how)
+        return (
+            f"{self.state.capitalize()}: {', '.join(how)}, {counted(self.written_count, self.noun)} written, "
+            f"{self.removed_count:,} removed, {counted(self.row_count, self.noun)} now, {self.seconds:.2f} s."
+        )
 
 
 @dataclass(frozen=True)
@@ -240,15 +234,22 @@ class SummaryRow:
     lake_bytes: int
 
 
-@dataclass(frozen=True)
-class HourAudit:
-    """Audit of one hour: the numbers of rows, ledger rows, rows with a repeated key, and events before the hour."""
+@dataclass(frozen=True, kw_only=True)
+class Audit:
+    """Audit of a snapshot version or hour: the numbers of rows, ledger rows, and rows with a repeated key.
 
-    batch_hour: datetime
+    `early_count` is the number of events before the hour.
+    """
+
     row_count: int
     expected_count: int
     repeated_count: int
-    early_count: int
+    early_count: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class HourAudit(Audit):
+    batch_hour: datetime
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from resources.files import StrPath
 from resources.lake_files import ConvertedFile
 from resources.storage import UNREADABLE, read_footer
 from resources.tables import LOADS, REJECTED_LINES, Table
-from resources.warehouse.database.connect import Build, raise_revision
+from resources.warehouse.database.connect import Build, answer, raise_revision
 from resources.warehouse.database.schema import INTERNAL_COLUMNS
 from resources.warehouse.database.sql import (
     FORMULAS,
@@ -27,6 +28,7 @@ from resources.warehouse.database.sql import (
     transaction,
 )
 from resources.warehouse.database.workarounds import is_exhausted
+from resources.warehouse.read.ledger import faulty
 from resources.warehouse.records import LakeFileError
 
 #: Columns of the `incoming` table: each file's ledger row, and values that only the load needs.
@@ -100,6 +102,21 @@ def lake_path(lake_root: Path, folder: str, path: Path) -> str:
             "its archive again."
         )
     return found.relative_to(root).as_posix()
+
+
+def lost_in(
+    connection: duckdb.DuckDBPyConnection, lake_root: Path, dataset: Dataset, source_at: datetime | None
+) -> set[tuple[str, int]]:
+    """Return the projects and namespaces whose rows of a `source_at` might be in a faulty compacted file."""
+    found = answer(
+        connection,
+        "SELECT loads.project_id, namespace_id, file.lake_path FROM loads "
+        "JOIN compacted_files AS file USING (table_name, compaction_id) WHERE table_name = ? AND source_at = ? "
+        "AND loads.project_id BETWEEN first_project_id AND last_project_id",
+        [dataset.name, source_at],
+    )
+    gone = faulty(connection, lake_root, {path for *_, path in found})
+    return {(project, namespace) for project, namespace, path in found if path in gone}
 
 
 def announce(connection: duckdb.DuckDBPyConnection, files: Iterable[tuple[ConvertedFile, dict[str, Any]]]) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -28,10 +27,10 @@ from resources.warehouse.load.files import (
     hide_repeated,
     insert_once,
     lake_path,
+    lost_in,
     unreadable,
 )
 from resources.warehouse.read.lake_parts import make_all_changes, window
-from resources.warehouse.read.ledger import faulty
 from resources.warehouse.records import HourLoad, HourStatus, LakeFileError, utc_text
 
 _SHOW_AGAIN = """
@@ -89,7 +88,7 @@ def load_hour(
     with transaction(connection):
         loaded = "SELECT project_id, namespace_id, digest FROM loads WHERE table_name = ? AND batch_hour = ?"
         known = {(project, namespace): digest for project, namespace, digest in answer(connection, loaded, key)}
-        lost = _lost(connection, lake_root, key)
+        lost = lost_in(connection, lake_root, dataset, hour)
         fresh = [file for place, file in by_place.items() if reload or known.get(place) != file.digest or place in lost]
         rows = _replace_rows(build, dataset, hour, fresh, known) if fresh else 0
         others = [status for status in statuses if (status.project_id, status.namespace_id) not in by_place]
@@ -113,18 +112,6 @@ def load_hour(
         held_duplicate_count=int(held[1] or 0),
         seconds=time.perf_counter() - started,
     )
-
-
-def _lost(connection: duckdb.DuckDBPyConnection, lake_root: Path, key: Sequence[object]) -> set[tuple[str, int]]:
-    """Return the hour's projects and namespaces whose rows might be in a missing or damaged compacted file."""
-    found = connection.execute(
-        "SELECT loads.project_id, namespace_id, file.lake_path FROM loads "
-        "JOIN compacted_files AS file USING (table_name, compaction_id) WHERE table_name = ? AND batch_hour = ? "
-        "AND loads.project_id BETWEEN first_project_id AND last_project_id",
-        list(key),
-    ).fetchall()
-    gone = faulty(connection, lake_root, {path for *_, path in found})
-    return {(project, namespace) for project, namespace, path in found if path in gone}
 
 
 def _check_arguments(hour: datetime, files: Sequence[ConvertedFile], statuses: Sequence[HourStatus]) -> None:

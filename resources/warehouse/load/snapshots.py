@@ -29,11 +29,11 @@ from resources.warehouse.load.files import (
     hide_repeated,
     insert_once,
     lake_path,
+    lost_in,
     retire,
     unreadable,
 )
 from resources.warehouse.read.lake_parts import LakePart, derived
-from resources.warehouse.read.ledger import faulty
 from resources.warehouse.records import LakeFileError, Snapshot, SnapshotLoad
 
 #: Default number of older article snapshot versions to retain for historical page states.
@@ -71,16 +71,10 @@ def load_snapshot(
         loaded = f"SELECT identifier, digest FROM loads WHERE {_OF_SCOPE} AND source_at = ?"  # noqa: S608  constant
         held = dict(answer(connection, loaded, [*_scope(snapshot), source_at]))
         digests = {file.identifier: file.digest for file in snapshot.files}
-        compacted = answer(
-            connection,
-            "SELECT lake_path FROM compacted_files WHERE compaction_id IN "  # noqa: S608  constant
-            f"(SELECT compaction_id FROM loads WHERE {_OF_SCOPE} AND source_at = ?)",
-            [*_scope(snapshot), source_at],
-        )
-        lost = faulty(connection, lake_root, (path for (path,) in compacted))
-        changed = reload or not known or bool(lost) or held != digests
+        lost = lost_in(connection, lake_root, snapshot.dataset, source_at)
+        changed = reload or not known or tuple(_scope(snapshot)[1:]) in lost or held != digests
         has_state = snapshot.dataset.state is not None
-        before = _newest_first(connection, snapshot)[:1]
+        before = versions = _newest_first(connection, snapshot)
         dropped: list[str] = []
         if changed:
             if known:
@@ -95,12 +89,11 @@ def load_snapshot(
             raise_revision(connection)
         else:
             boundary, row_count, duplicates, _ = known[0]
-        base = _newest_first(connection, snapshot)[:1]
-        is_base = base == [snapshot.snapshot_version] or not has_state
+        is_base = versions[0] == snapshot.snapshot_version or not has_state
         if changed and not is_base:
             _mark(connection, snapshot, snapshot.snapshot_version, now)
-        if has_state and base != before:
-            _mark(connection, snapshot, base[0], None)
+        if has_state and versions[:1] != before[:1]:
+            _mark(connection, snapshot, versions[0], None)
     return SnapshotLoad(
         snapshot_id=snapshot.snapshot_id,
         snapshot_version=snapshot.snapshot_version,

@@ -32,8 +32,8 @@ _PAGE = "project_id, namespace_id, article_id, name"
 _PATH = "concat('$[', array_to_string(list_transform(position, lambda n: n - 1), '].has_parts['), ']')"
 
 
-def derived(name: str, bodies: str = "structured_bodies") -> str:
-    """Return the query for a table derived from structured contents, which the `bodies` view or subquery provides."""
+def derived(name: str, bodies: str = "structured_bodies", today: str = "") -> str:
+    """Return the query for a table derived from page parts in `bodies`, or from the current entities in `today`."""
     return statement(
         f"views/{name}",
         infobox_parts=_parts("coalesce(infoboxes_json, infobox_json)"),
@@ -43,6 +43,7 @@ def derived(name: str, bodies: str = "structured_bodies") -> str:
         path=_PATH,
         page=_PAGE,
         bodies=bodies,
+        today=today,
     )
 
 

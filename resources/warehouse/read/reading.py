@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import duckdb
@@ -55,6 +57,8 @@ class Reader:
     _connector: Connector
     _lake_root: Path
     _clock: Callable[[], datetime]
+    #: Connections that stay open, for the published file (True) or the build file.
+    connections: Mapping[bool, duckdb.DuckDBPyConnection] = MappingProxyType({})
 
     def published_window(self) -> datetime | None:
         """Return the first hour whose changes are in the published file itself, or None if the file has all changes."""
@@ -224,7 +228,9 @@ class Reader:
     def opened(self, *, published: bool) -> Iterator[Reader]:
         """Open the published file or the build file once, for several queries that all read the same content."""
         with self._reading(published=published) as connection:
-            yield Open(self._connector, self._lake_root, connection, is_published=published)
+            reader = copy.copy(self)
+            reader.connections = {published: connection}
+            yield reader
 
     def connect_published(self) -> duckdb.DuckDBPyConnection:
         """Return a read-only, lock-free connection to the published file. The caller closes the connection."""
@@ -232,9 +238,11 @@ class Reader:
 
     def _asking(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         """Open the published file for a user's query, which can change settings."""
-        return self._connector.connect_published()
+        return nullcontext(self.connections[True]) if True in self.connections else self._connector.connect_published()
 
     def _reading(self, *, published: bool) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+        if published in self.connections:
+            return nullcontext(self.connections[published])
         return self._connector.published() if published else self._connector.build("read the warehouse")
 
     def _build(self, query: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
@@ -251,24 +259,6 @@ def _as_rows(
 ) -> list[_Row]:
     found = connection.sql(query, params=parameters or None).to_arrow_table()
     return [kind(**row) for row in found.to_pylist()]
-
-
-class Open(Reader):
-    """An open file, published or not, for several consecutive queries."""
-
-    def __init__(
-        self, connector: Connector, lake_root: Path, connection: duckdb.DuckDBPyConnection, *, is_published: bool
-    ) -> None:
-        self._connector, self._lake_root, self._connection = connector, lake_root, connection
-        self._is_published = is_published
-
-    def _asking(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
-        return nullcontext(self._connection) if self._is_published else super()._asking()
-
-    def _reading(self, *, published: bool) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
-        if published == self._is_published:
-            return nullcontext(self._connection)
-        return super()._reading(published=published)
 
 
 def confine(connection: duckdb.DuckDBPyConnection, folders: Iterable[Path]) -> None:

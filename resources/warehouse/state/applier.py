@@ -15,6 +15,7 @@ import duckdb
 from resources.datasets import Dataset, Family, datasets
 from resources.tables import Table
 from resources.warehouse.database.connect import Build, answer, raise_revision
+from resources.warehouse.database.sql import transaction
 from resources.warehouse.records import Applied
 
 
@@ -43,20 +44,27 @@ class Rule:
     advance: Callable[[Build], tuple[int, int]]
     also: tuple[Dataset, ...] = ()
 
-    def apply(self, build: Build, *, renewed: str | None = None, rebuilt: bool = False) -> Applied:
-        """Apply pending changes, inside a transaction.
+    def apply(self, build: Build) -> Applied:
+        """Apply all pending files and snapshots, in one transaction."""
+        with transaction(build.connection):
+            return self.apply_within(build)
 
-        The `renewed` query returns the projects to rebuild. If `rebuilt` is True, all projects are rebuilt.
-        """
+    def rebuild(self, build: Build) -> Applied:
+        """Rebuild the state from all changes and snapshots, in one transaction, with the same result as `apply`."""
+        every = f"SELECT project_id FROM loads UNION SELECT project_id FROM {self.state.name}"  # noqa: S608  declared
+        with transaction(build.connection):
+            return self.apply_within(build, every)
+
+    def apply_within(self, build: Build, renewed: str | None = None) -> Applied:
+        """Apply pending changes, inside a transaction. The `renewed` query returns the projects to rebuild."""
         started, connection = time.perf_counter(), build.connection
         also = tuple(dataset.name for dataset in self.also)
         connection.execute(
             "CREATE OR REPLACE TEMP TABLE pending AS SELECT source_at, batch_hour, project_id, namespace_id FROM loads "
-            "WHERE list_contains($tables, table_name) AND ($rebuilt OR applied_at IS NULL)",
-            {"tables": [*applied_to(self.state, Family.HOURLY), *also], "rebuilt": rebuilt},
+            "WHERE list_contains($tables, table_name) AND applied_at IS NULL",
+            {"tables": [*applied_to(self.state, Family.HOURLY), *also]},
         )
-        every = f"SELECT project_id FROM loads UNION SELECT project_id FROM {self.state.name}"  # noqa: S608  declared
-        connection.execute(f"CREATE OR REPLACE TEMP TABLE renewed AS {every if rebuilt else renewed or self.renewed}")
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE renewed AS {renewed or self.renewed}")
         # lookup files have no hour
         counts = dict(answer(connection, "SELECT batch_hour, count(*) FROM pending GROUP BY ALL ORDER BY ALL"))
         lookup_file_count = counts.pop(None, 0)
@@ -65,9 +73,8 @@ class Rule:
         written = removed = 0
         if file_count or lookup_file_count or projects:
             written = self.renew(build) if projects else 0
-            if not rebuilt:
-                more, removed = self.advance(build)
-                written += more
+            more, removed = self.advance(build)
+            written += more
             for ledger in ("loads", "snapshots"):
                 connection.execute(
                     f"UPDATE {ledger} SET applied_at = $now "  # noqa: S608  constant words
@@ -81,11 +88,10 @@ class Rule:
             hours=tuple(counts),
             file_count=file_count,
             lookup_file_count=lookup_file_count,
-            renewed_projects=() if rebuilt else projects,
+            renewed_projects=projects,
             written_count=written,
             removed_count=removed,
             row_count=count_of(connection, self.state.name),
-            rebuilt=rebuilt,
             seconds=time.perf_counter() - started,
         )
 

@@ -124,8 +124,7 @@ def apply_changes(build: Build) -> Applied:
     LakeFileError, without changing anything, if a file with required older rows is missing or damaged.
     """
     try:
-        with transaction(build.connection):
-            return RULE.apply(build)
+        return RULE.apply(build)
     except (duckdb.Error, UnusableFileError) as error:
         raise _unreadable(build.connection, build.lake_root, error) from error
 
@@ -149,12 +148,6 @@ def _unreadable(
     )
 
 
-def rebuild_articles(build: Build) -> Applied:
-    """Rebuild `articles` from all changes and snapshots, with the same result as `apply_changes`."""
-    with transaction(build.connection):
-        return RULE.apply(build, rebuilt=True)
-
-
 def drop_project(build: Build, project_id: str) -> Applied:
     """Drop a project that is no longer mirrored, and update `articles`.
 
@@ -169,7 +162,7 @@ def drop_project(build: Build, project_id: str) -> Applied:
         for table in (*of_projects(), "internal.ended_entities"):
             connection.execute(f"DELETE FROM {table} WHERE project_id = $project", key)  # noqa: S608
         retire(connection)
-        return RULE.apply(build, renewed=f"{RULE.renewed} UNION SELECT {quoted(project_id)}")
+        return RULE.apply_within(build, f"{RULE.renewed} UNION SELECT {quoted(project_id)}")
 
 
 def _compete(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[LakePart], projects: str) -> None:

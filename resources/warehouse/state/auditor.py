@@ -15,6 +15,7 @@ from resources.tables import ARTICLES, ENTITIES, Table
 from resources.warehouse.database.connect import answer
 from resources.warehouse.database.sql import filled, identifier, statement
 from resources.warehouse.read.lake_parts import lake_parts
+from resources.warehouse.records import Audit
 from resources.warehouse.state.applier import applied_to
 from resources.warehouse.state.entities import with_rule
 
@@ -68,15 +69,6 @@ class Findings(Generic[_Finding]):
 
 
 @dataclass(frozen=True)
-class Repeated:
-    """A key shared by several rows: the project, the key's other columns, and the row count."""
-
-    project_id: str
-    key: str | int
-    copies: int
-
-
-@dataclass(frozen=True)
 class Overlooked:
     """A title or entity whose current state contradicts its last known event.
 
@@ -91,23 +83,13 @@ class Overlooked:
     held_at: datetime | None
 
 
-@dataclass(frozen=True)
-class SnapshotAudit:
-    """Audit of a snapshot version: the numbers of stored rows, ledger rows, and rows with a repeated key."""
-
-    snapshot_id: str
-    row_count: int
-    expected_count: int
-    repeated_count: int
-
-
 class Auditor:
     """Audits of the build file, on an open connection."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, lake_root: Path) -> None:
         self._connection, self._lake_root = connection, lake_root
 
-    def snapshots(self, identifiers: Iterable[str], dataset: Dataset) -> list[SnapshotAudit]:
+    def snapshots(self, identifiers: Iterable[str], dataset: Dataset) -> dict[str, Audit]:
         """Count the rows of each snapshot's most recently loaded version, in DuckDB or in the lake."""
         loaded = (
             "SELECT snapshot_version, row_count - duplicate_count FROM snapshots "
@@ -117,7 +99,7 @@ class Auditor:
         key = ", ".join(identifier(name) for name in dataset.table.key if name not in given)
         in_lake = dataset.rows_stay_in_lake
         kept = lake_parts(self._connection, self._lake_root, dataset, checked=True) if in_lake else []
-        found = []
+        found = {}
         for name in identifiers:
             for version, expected in answer(self._connection, loaded, [dataset.name, name]):
                 parameters: list[Any] = []
@@ -127,13 +109,14 @@ class Auditor:
                     parameters = [name, version]
                 query = filled(_KEYS_OF_SNAPSHOT, rows=rows, key=key)
                 [(row_count, repeated)] = answer(self._connection, query, parameters)
-                found.append(SnapshotAudit(name, row_count, expected, repeated))
+                found[name] = Audit(row_count=row_count, expected_count=expected, repeated_count=repeated)
         return found
 
-    def repeated(self, state: Table, turn: int | None = None, *, name: int) -> Findings[Repeated]:
+    def repeated(self, state: Table, turn: int | None = None, *, name: int) -> Findings[tuple[str, str | int, int]]:
         """Find repeated keys in a current state, and list at most `name` of these keys.
 
-        If `turn` is None, all rows are examined. Otherwise, each turn examines a different part of the rows.
+        Each finding contains the project, the key's other column, and the number of rows. If `turn` is None, all rows
+        are examined. Otherwise, each turn examines a different part of the rows.
         """
         [(count,)] = answer(self._connection, f"SELECT count(*) FROM {identifier(state.name)}")  # noqa: S608
         parts = 1 + count // ROWS_AT_A_TIME
@@ -142,7 +125,7 @@ class Auditor:
             for key, digest in _KEYS[state.name]:
                 query = statement("state/repeated", table=identifier(state.name), key=key, digest=digest)
                 rows = answer(self._connection, query, {"parts": parts, "part": part, "limit": name})
-                named += [Repeated(*row[:3]) for row in rows]
+                named += [(project, of, copies) for project, of, copies, _ in rows]
                 total += rows[0][3] if rows else 0
         return Findings(tuple(named[:name]), total, count if turn is None else -(-count // parts))
 

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from resources.tables import ENTITIES
 from resources.warehouse.database.connect import Build
-from resources.warehouse.database.sql import column_list, filled, statement, transaction
-from resources.warehouse.records import Applied
+from resources.warehouse.database.sql import column_list, filled, statement
 from resources.warehouse.state.applier import Rule, count_of, one_number
 
 #: Total order of states.
@@ -110,18 +109,6 @@ def with_rule(text: str, *, moment: str | None = None, **values: str) -> str:
         state=_STATE,
         newest_first=NEWEST_FIRST,
     )
-
-
-def apply_changes(build: Build) -> Applied:
-    """Apply all pending Wikidata hours and snapshots to `entities`, in one transaction."""
-    with transaction(build.connection):
-        return RULE.apply(build)
-
-
-def rebuild(build: Build) -> Applied:
-    """Rebuild `entities` from all its changes and snapshots, with the same result as `apply_changes`."""
-    with transaction(build.connection):
-        return RULE.apply(build, rebuilt=True)
 
 
 def _renew(build: Build) -> int:

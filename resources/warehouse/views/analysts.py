@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import re
 from collections.abc import Iterator
 
 import duckdb
 
 from resources import datasets, tables
 from resources.tables import entities, ledger, views
-from resources.tables.declaration import Macro
 from resources.warehouse.database import schema
 from resources.warehouse.database.schema import comments
 from resources.warehouse.database.sql import column_list, identifier, quoted, sql_type, statement, transaction
@@ -24,33 +22,6 @@ from resources.warehouse.read.lake_parts import LEAVING, derived
 from resources.warehouse.read.ledger import VIEWS
 from resources.warehouse.state.entities import ENTITIES_AT, with_rule
 from resources.warehouse.views.lake import frames
-
-#: Query for the JSON bodies of the current entities.
-_TODAY = (
-    "(SELECT body.* FROM entity_bodies AS body SEMI JOIN entities USING (project_id, entity_id, event_at, source_at))"
-)
-#: Placeholder for a JSON object column. Wikibase represents an empty object as a list.
-_OBJECT = re.compile(r"\{object:(\w+)\}")
-
-
-def _of_entities() -> Iterator[str]:
-    """Yield the statements that create the entity views and the entity macro, with comments."""
-    for table in entities.ENTITY_VIEWS:
-        text = statement(f"views/{table.name}", today=_TODAY)
-        yield _create_view(table, _OBJECT.sub(r"CASE WHEN starts_with(\1, '{') THEN CAST(\1 AS JSON) END", text))
-        yield from comments(table, "VIEW")
-    macro = entities.ENTITIES_AT
-    yield with_rule(ENTITIES_AT, moment=macro.parameters[0])
-    yield _macro_comment(macro)
-
-
-def _create_view(table: tables.Table, query: str) -> str:
-    return f"CREATE VIEW main.{identifier(table.name)} AS SELECT {column_list(table)} FROM (\n{query})"  # noqa: S608
-
-
-def _macro_comment(macro: Macro) -> str:
-    return f"COMMENT ON MACRO TABLE main.{identifier(macro.name)} IS {quoted(macro.description)}"
-
 
 #: For each macro, the table to search for another spelling of a title, and the condition that no exact match exists.
 _TITLES = {
@@ -83,14 +54,13 @@ def questions() -> Iterator[str]:
         yield from comments(table, "VIEW")
     for dataset in datasets.datasets(datasets.Family.SNAPSHOT):
         for table in dataset.views:
-            if table not in entities.ENTITY_VIEWS:
-                yield _create_view(table, derived(table.name))
-                yield from comments(table, "VIEW")
-    yield from _of_entities()
+            query = derived(table.name, today=f"({statement('views/entities_today')})")
+            yield f"CREATE VIEW main.{identifier(table.name)} AS SELECT {column_list(table)} FROM (\n{query})"  # noqa: S608
+            yield from comments(table, "VIEW")
     for macro in views.MACROS:
-        if macro is not entities.ENTITIES_AT:
-            yield _written(macro.name)
-            yield _macro_comment(macro)
+        is_of_entities = macro is entities.ENTITIES_AT
+        yield with_rule(ENTITIES_AT, moment=macro.parameters[0]) if is_of_entities else _written(macro.name)
+        yield f"COMMENT ON MACRO TABLE main.{identifier(macro.name)} IS {quoted(macro.description)}"
 
 
 def _written(name: str) -> str:

@@ -1,15 +1,27 @@
+-- name: entities_today
+-- Parts of the current entities. Wikibase represents an empty object as a list.
+SELECT
+  entity_id,
+  CASE WHEN starts_with(labels_json, '{') THEN CAST(labels_json AS JSON) END AS labels,
+  CASE WHEN starts_with(descriptions_json, '{') THEN CAST(descriptions_json AS JSON) END AS descriptions,
+  CASE WHEN starts_with(aliases_json, '{') THEN CAST(aliases_json AS JSON) END AS aliases,
+  CASE WHEN starts_with(sitelinks_json, '{') THEN CAST(sitelinks_json AS JSON) END AS sitelinks,
+  statements_json
+FROM entity_bodies
+SEMI JOIN entities USING (project_id, entity_id, event_at, source_at)
+
 -- name: entity_labels
 SELECT entity_id, text.key AS language_id, text.value ->> '$' AS label
 FROM (
   SELECT entity_id, unnest(map_entries(TRY(CAST(labels AS MAP(VARCHAR, JSON))))) AS text
-  FROM (SELECT entity_id, {object:labels_json} AS labels FROM {today})
+  FROM {today}
 )
 
 -- name: entity_descriptions
 SELECT entity_id, text.key AS language_id, text.value ->> '$' AS description
 FROM (
   SELECT entity_id, unnest(map_entries(TRY(CAST(descriptions AS MAP(VARCHAR, JSON))))) AS text
-  FROM (SELECT entity_id, {object:descriptions_json} AS descriptions FROM {today})
+  FROM {today}
 )
 
 -- name: entity_aliases
@@ -20,7 +32,7 @@ FROM (
     SELECT entity_id, texts.key AS language_id, json_extract_string(texts.value, '$[*]') AS aliases
     FROM (
       SELECT entity_id, unnest(map_entries(TRY(CAST(aliases AS MAP(VARCHAR, JSON))))) AS texts
-      FROM (SELECT entity_id, {object:aliases_json} AS aliases FROM {today})
+      FROM {today}
     )
   )
 )
@@ -34,7 +46,7 @@ SELECT
   link.value ->> 'url' AS url
 FROM (
   SELECT entity_id, unnest(map_entries(TRY(CAST(sitelinks AS MAP(VARCHAR, JSON))))) AS link
-  FROM (SELECT entity_id, {object:sitelinks_json} AS sitelinks FROM {today})
+  FROM {today}
 )
 
 -- name: entity_statements

@@ -121,7 +121,15 @@ class Publisher(Reader):
                     facts = self._facts(connection, found, about or {})
                     # the published file is not opened if the build file alone shows that something has changed
                     if changed := not (last.items() >= facts.items() and self._holds(facts)):
-                        found = self._renew(connection, found, facts, now, looked_at_ns)
+                        facts |= {LOOKED_AT: looked_at_ns}
+                        try:
+                            self._write(connection, found, facts, now)
+                        except duckdb.Error:
+                            # damage can leave a file's timestamps unchanged, so all footers are read
+                            known, found = found.missing, sources(connection, self._lake_root)
+                            if found.missing == known:
+                                raise
+                            self._write(connection, found, facts, now)
                         connection.execute("CHECKPOINT")
                 # copy after the connection is closed: closing another file descriptor would release DuckDB's lock
                 if changed:
@@ -129,6 +137,13 @@ class Publisher(Reader):
                 locked_seconds = time.perf_counter() - locked_at
             if changed:
                 _put(temporary, target)
+                if found.faulty:
+                    _log.warning(
+                        "%s cannot be read, so their rows are missing from page text and from older hours of "
+                        "article_changes: %s. Files whose archives still exist will be created again.",
+                        counted(len(found.faulty), "lake file"),
+                        named(found.faulty),
+                    )
                 for aside in self._connector.build_path.parent.glob(f"{self._connector.build_path.name}.{ASIDE}*"):
                     aside.unlink(missing_ok=True)
         return Published(
@@ -257,46 +272,19 @@ class Publisher(Reader):
         except (NotPublishedError, QueryError, duckdb.Error):
             return False
 
-    def _renew(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        found: Sources,
-        facts: dict[str, Any],
-        now: datetime,
-        looked_at_ns: int,
-    ) -> Sources:
-        """Update the lake views, write the facts and `about`, and return the lake files."""
+    def _write(
+        self, connection: duckdb.DuckDBPyConnection, found: Sources, facts: Mapping[str, Any], now: datetime
+    ) -> None:
+        """Write views, facts and `about` in one transaction, because each transaction waits for the disk."""
+        facts = {**facts, MISSING: list(found.missing), "lake_files": found.count}
         shown = {
             "attribution": _ATTRIBUTION,
             **facts["about"],
             "published_at": now.isoformat(timespec="seconds"),
             **{name: str(facts[name]) for name in ("revision", "schema_version", "storage_version")},
             "duckdb_version": duckdb.__version__,
+            **_lake_facts(facts["lake_root"], found),
         }
-        try:
-            self._write(connection, found, facts | {LOOKED_AT: looked_at_ns}, shown)
-        except duckdb.Error:
-            # damage can leave a file's timestamps unchanged, so all footers are read
-            known = found.missing
-            found = sources(connection, self._lake_root)
-            if found.missing == known:
-                raise
-            facts = facts | {MISSING: list(found.missing), "lake_files": found.count, LOOKED_AT: looked_at_ns}
-            self._write(connection, found, facts, shown)
-        if found.faulty:
-            _log.warning(
-                "%s cannot be read, so their rows are missing from page text and from older hours of article_changes: "
-                "%s. Files whose archives still exist will be created again.",
-                counted(len(found.faulty), "lake file"),
-                named(found.faulty),
-            )
-        return found
-
-    def _write(
-        self, connection: duckdb.DuckDBPyConnection, found: Sources, facts: Mapping[str, Any], about: Mapping[str, str]
-    ) -> None:
-        """Write views, facts and `about` in one transaction, because each transaction waits for the disk."""
-        shown = {**about, **_lake_facts(facts["lake_root"], found)}
         with transaction(connection):
             make_views(connection, found, found.root / LIVE_CHANGES)
             connection.execute("DELETE FROM about")

@@ -98,7 +98,7 @@ class Warehouse(Publisher):
     record_statuses = _operation(hours.record_statuses, "record the coverage")
     fill_coverage = _operation(hours.fill_coverage, "fill the coverage")
     apply_changes = _operation(articles.apply_changes, "update articles")
-    rebuild_articles = _operation(articles.RULE.rebuild, "rebuild articles")
+    rebuild_articles = _operation(articles.rebuild_articles, "rebuild articles")
     apply_entity_changes = _operation(entities.RULE.apply, "update entities")
     rebuild_entities = _operation(entities.RULE.rebuild, "rebuild entities")
     drop_project = _operation(articles.drop_project, "forget {project_id}")

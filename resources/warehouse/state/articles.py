@@ -148,6 +148,11 @@ def _unreadable(
     )
 
 
+def rebuild_articles(build: Build) -> Applied:
+    """Rebuild `articles` from all changes and snapshots, with the same result as `apply_changes`."""
+    return RULE.rebuild(build)
+
+
 def drop_project(build: Build, project_id: str) -> Applied:
     """Drop a project that is no longer mirrored, and update `articles`.
 

@@ -17,7 +17,7 @@ from resources.warehouse.load.hours import load_hour
 from resources.warehouse.load.snapshots import load_snapshot
 from resources.warehouse.read.lake_parts import lake_parts
 from resources.warehouse.state import articles as current
-from resources.warehouse.state.articles import RULE, apply_changes
+from resources.warehouse.state.articles import apply_changes, rebuild_articles
 from resources.warehouse.views.analysts import questions
 from resources.warehouse.views.lake import make_views, sources
 from tests.builds import looking
@@ -164,7 +164,7 @@ class Memory:
         # as where the rows of one pass are all that fits into the memory
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(current, "_passes", lambda _: 3)
-            return RULE.rebuild(self.build)
+            return rebuild_articles(self.build)
 
     def overlooked(self):
         """What the checks find in `articles` after any history."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from resources.lake.archive.buffers import Block, LongLine
 from resources.lake.decode.records import RecordReader
-from resources.lake.decode.rejected import Rejects
+from resources.lake.decode.rejected import rejects_of
 from resources.lake.parquet.footer import Group
 from resources.lake.parquet.writer import encode
 from resources.lake.rejects import RejectTable
@@ -35,9 +35,9 @@ def encode_block(block: Block, reader: RecordReader, rejects: RejectTable, level
     """Decode and encode a block, and return its buffer to the pool."""
     try:
         rows = reader.read(block.view)
-        block.release()
-        rejected = rejects.of_block(rows.rejects, block) if rows.rejects else None
-        rows.rejects = Rejects.of(())
+        block.view.release()
+        rejected = rejects.of_block(rows.rejects, block) if len(rows.rejects) else None
+        rows.rejects = rejects_of(())
         has_changes = "change_type" in rows.batch.schema.names
         return EncodedBlock(
             rows=encode(rows.batch, reader.table, level=level) if len(rows.batch) else None,

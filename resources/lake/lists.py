@@ -82,7 +82,7 @@ def convert_list(dataset: Dataset, raw: bytes, layout: Layout) -> ListConversion
 
 def _once(rows: Rows, table: Table) -> tuple[pa.RecordBatch, list[tuple[int, str]]]:
     """Return the first record with each key, and the number and reason for every omitted record."""
-    odd = {reject.line_number + 1: reject.reason for reject in rows.rejects}
+    odd = {one["line_number"] + 1: one["reason"] for one in rows.rejects.select(["line_number", "reason"]).to_pylist()}
     numbers = (number for number in range(1, rows.line_count + 1) if number not in odd)
     (key,) = table.key
     kept: dict[object, int] = {}

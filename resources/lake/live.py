@@ -33,7 +33,7 @@ from resources.lake.archives import Layout
 from resources.lake.conversion import bodies_kept
 from resources.lake.decode.native import trim
 from resources.lake.decode.records import RecordReader
-from resources.lake.decode.rejected import REASON_MAX, Rejects
+from resources.lake.decode.rejected import REASON_MAX
 from resources.lake.errors import LakeError, landing_failed
 from resources.lake.parquet.sorting import row_groups
 from resources.lake.parquet.writer import COMPRESSION_LEVEL, ParquetFile, encode
@@ -68,12 +68,14 @@ class _Rejects:
         self._packers = packer(), packer()
         self._packed: tuple[list[bytes], list[bytes]] = [], []
 
-    def add(self, some: Rejects) -> None:
-        if not some:
+    def add(self, some: pa.RecordBatch) -> None:
+        if not len(some):
             return
-        for texts, zipped, packed in zip((some.lines(), some.reason_lines()), self._packers, self._packed, strict=True):
-            packed.append(zipped.compress(texts))
-        self.first_reason = self.first_reason or some.reasons[0].as_py()
+        for name, zipped, packed in zip(("raw", "reason"), self._packers, self._packed, strict=True):
+            texts = some[name].dictionary_decode().cast(pa.binary())
+            lines = pc.binary_join(pa.ListArray.from_arrays([0, len(texts)], texts), b"\n")
+            packed.append(zipped.compress(lines[0].as_buffer()) + zipped.compress(b"\n"))
+        self.first_reason = self.first_reason or some["reason"][0].as_py()
         self.count += len(some)
 
     def packed(self) -> tuple[bytes, ...]:
@@ -155,8 +157,8 @@ class LiveLake:
         if not batches:
             return None
         rows = pa.Table.from_batches(batches)
-        continued = self._continuity.judge(rows, before, now)
-        fresh = _filtered(rows, continued.is_new)
+        is_new, position = self._continuity.judge(rows, before, now)
+        fresh = _filtered(rows, is_new)
         kept = fresh
         if self._scope is not None:
             known = pa.array([f"{project} {namespace}" for project, namespace in self._scope])
@@ -165,23 +167,18 @@ class LiveLake:
             kept = _filtered(fresh, pc.is_in(own, known))
         if not len(kept) and not rejects.count and not (always and len(fresh)):
             return None
-        step = Step(
-            before.number + 1,
-            self._path(now, before.number + 1, before.number + 1),
-            before.since,
+        step = replace(
+            position,
+            number=before.number + 1,
+            path=self._path(now, before.number + 1, before.number + 1),
             row_count=len(kept),
-            duplicate_count=continued.duplicate_count,
             other_count=len(fresh) - len(kept),
             reject_count=rejects.count,
-            reset_count=continued.reset_count,
-            offsets=continued.offsets,
-            highest=continued.highest,
-            published_at=continued.published_at,
             kept_since=self._kept_since(before),
             event_counts=dict(Counter(before.event_counts) + Counter(kept["event_partition"].to_pylist())),
         )
         self._land(step := replace(step, runs=_runs(step, before, run)), kept, rejects)
-        self._continuity.landed(continued)
+        self._continuity.landed(step)
         return step
 
     def _kept_since(self, before: Step) -> dict[tuple[str, int], datetime]:

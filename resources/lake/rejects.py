@@ -22,7 +22,7 @@ from resources import files
 from resources.errors import clause
 from resources.lake.archive.buffers import Block, LongLine, repeated
 from resources.lake.archives import Archive, Layout
-from resources.lake.decode.rejected import Rejects, reasons_of
+from resources.lake.decode.rejected import reasons_of
 from resources.lake.parquet.writer import ParquetFile, Unfinished, encode
 from resources.storage import Storage
 from resources.tables import REJECTED_LINES
@@ -44,14 +44,15 @@ class RejectTable:
     archive_name: str
     lines_path: str
 
-    def of_block(self, some: Rejects, block: Block) -> tuple[pa.RecordBatch, bytes]:
+    def of_block(self, some: pa.RecordBatch, block: Block) -> tuple[pa.RecordBatch, bytes]:
         """Convert a block's rejects to rows, and compress the lines that are too long for a row.
 
         Positions in `some` are relative to the block. In the rows, `raw_offset` is relative to the compressed lines.
         """
-        sizes = pc.cast(pc.binary_length(some.raws.dictionary), pa.int64()).take(some.raws.indices)
+        raws = some["raw"]
+        sizes = pc.cast(pc.binary_length(raws.dictionary), pa.int64()).take(raws.indices)
         is_long = pc.greater(sizes, RAW_BYTES_MAX)
-        raws, offsets, packed = some.raws, pa.nulls(len(some), pa.int64()), b""
+        offsets, packed = pa.nulls(len(some), pa.int64()), b""
         if pc.any(is_long).as_py():
             every = raws.dictionary_decode()
             raws = pc.if_else(is_long, pc.binary_slice(every, 0, RAW_BEGINNING_BYTES), every).dictionary_encode()
@@ -61,8 +62,8 @@ class RejectTable:
                 zipped = packer()
                 packed += zipped.compress(every[row].as_buffer()) + zipped.compress(b"\n") + zipped.flush()
             offsets = pc.replace_with_mask(offsets, is_long, pa.array(starts, pa.int64()))
-        places = block.where(some.line_numbers, some.byte_offsets)
-        return self._rows(places, some.reasons, raws, sizes, offsets), packed
+        places = block.where(some["line_number"], some["byte_offset"])
+        return self._rows(places, some["reason"], raws, sizes, offsets), packed
 
     def of_long_line(self, line: LongLine, beginning: bytes, longest: int) -> pa.RecordBatch:
         """Return the row for a line that exceeds the maximum record length, with `raw_offset` 0."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from resources.datasets import RETENTION
 from resources.datasets.live import OFFSET_MAX, PARTITIONS, PAST, Step, files_of
 from resources.formatting import counted
 from resources.lake.decode.records import RecordReader
-from resources.lake.decode.rejected import Reject, Rejects, merged
+from resources.lake.decode.rejected import merged, rejects_of
 
 _PIECE_BYTES = 1 << 20
 #: Maximum number of characters in an identifier. A UUID has 36.
@@ -35,16 +35,16 @@ _IDENTIFIER_MAX = 255
 
 def events_in(
     piece: memoryview, reader: RecordReader, earliest: datetime, latest: datetime
-) -> tuple[pa.RecordBatch, Rejects]:
+) -> tuple[pa.RecordBatch, pa.RecordBatch]:
     """Return the events in `piece` published between `earliest` and `latest`, and the rejects."""
     rows = reader.read(piece)
     batch, rejects = rows.batch, rows.rejects
     if wrong := _faults(batch, earliest, latest):
-        rejected, every = {*rejects.line_numbers.to_pylist()}, enumerate(bytes(piece).split(b"\n"))
+        rejected, every = {*rejects["line_number"].to_pylist()}, enumerate(bytes(piece).split(b"\n"))
         # lines that became rows, with their line numbers
         lines = [(number, line) for number, line in every if number not in rejected and line.strip(b" \t\r")]
-        more = [Reject(lines[row][0], 0, reason, lines[row][1]) for row, reason in sorted(wrong.items())]
-        rejects = merged([rejects, Rejects.of(more)])
+        more = ((lines[row][0], 0, reason, lines[row][1]) for row, reason in sorted(wrong.items()))
+        rejects = merged([rejects, rejects_of(more)])
         batch = batch.filter(pa.array([row not in wrong for row in range(len(batch))], pa.bool_()))
     filled = {
         "batch_hour": pc.floor_temporal(batch.column("event_published_at"), unit="hour"),
@@ -128,41 +128,24 @@ _STEP, _STEP_OF_AN_HOUR = 1_000, 10_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _HOUR = 3_600_000_000
 _NAMES = ("event_partition", "event_offset", "event_id")
-
-
-@dataclass(frozen=True)
-class Continued:
-    """Result of continuing a stream with a step's events.
-
-    `is_new` masks the new events, and `keys` contains their keys. See `Step` for `offsets`, `highest` and
-    `published_at`. `last` maps partitions to their last new event's offset. `backward` is the first partition that went
-    back, and `forward` is the first partition that jumped far ahead, each with its old and new offsets. `reset_count`
-    is the number of times that a partition went back.
-    """
-
-    is_new: pa.BooleanArray
-    duplicate_count: int
-    offsets: dict[int, int]
-    highest: dict[int, tuple[int, datetime]]
-    published_at: dict[int, datetime]
-    backward: tuple[int, int, int] | None
-    reset_count: int
-    forward: tuple[int, int, int] | None
-    keys: list[int]
-    last: dict[int, int]
+_Jump = tuple[int, int, int]
 
 
 class Continuity:
-    """Duplicate detector for the stream in a folder. Call `landed` after a step's events have been stored."""
+    """Duplicate detector for the stream in a folder. Call `landed` after the events of `judge` have been stored."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._recent: dict[int, None] = {}
         self._known: list[pa.Array] | None = None
+        #: Offset of each partition's last new event.
         self._last: dict[int, int] = {}
+        #: Changes that the judged step will cause: keys of its events, `_last`, and the first partition that went back
+        #: and the first that jumped far ahead, each with its old and new offsets.
+        self._pending: tuple[list[int], dict[int, int], _Jump | None, _Jump | None] = [], {}, None, None
 
-    def judge(self, rows: pa.Table, before: Step, now: datetime) -> Continued:
-        """Find a step's new events, in order of arrival. `before` is the previous step."""
+    def judge(self, rows: pa.Table, before: Step, now: datetime) -> tuple[pa.BooleanArray, Step]:
+        """Return a mask of the new events, in order of arrival, and the previous step with the new stream position."""
         places = list(zip(*(rows[name].to_pylist() for name in _NAMES), strict=True))
         published = pc.cast(rows["event_published_at"], pa.int64()).to_pylist()
         # Python's hash function is sufficient, because keys never leave the process
@@ -175,7 +158,8 @@ class Continuity:
         is_new: list[bool] = []
         published_by: dict[int, int] = {}
         resets = 0
-        backward = forward = None
+        backward: _Jump | None = None
+        forward: _Jump | None = None
         for (partition, offset, _), key, at in zip(places, keys, published, strict=True):
             following = offsets.get(partition)
             if key in seen or key in self._recent or key in came_again:
@@ -204,41 +188,38 @@ class Continuity:
             newest[partition] = at
             published_by[partition] = max(at, published_by.get(partition, at))
         moments = {one: _EPOCH + timedelta(microseconds=at) for one, at in published_by.items()}
-        return Continued(
-            pa.array(is_new, pa.bool_()),
-            len(keys) - len(seen),
-            offsets,
-            highest,
-            {**before.published_at, **moments},
-            backward,
-            resets,
-            forward,
-            [*seen],
-            last,
+        self._pending = [*seen], last, backward, forward
+        return pa.array(is_new, pa.bool_()), replace(
+            before,
+            duplicate_count=len(keys) - len(seen),
+            reset_count=resets,
+            offsets=offsets,
+            highest=highest,
+            published_at={**before.published_at, **moments},
         )
 
-    def landed(self, step: Continued) -> None:
+    def landed(self, step: Step) -> None:
         """Remember a stored step's events, and log resets and jumps of partitions."""
-        self._last = step.last
-        self._recent |= dict.fromkeys(step.keys)
+        keys, self._last, backward, forward = self._pending
+        self._recent |= dict.fromkeys(keys)
         for key in [*self._recent][: max(0, len(self._recent) - _RECENT)]:
             del self._recent[key]
         if self._known is not None:
-            self._known.append(pa.array(step.keys, pa.int64()))
+            self._known.append(pa.array(keys, pa.int64()))
             # Drop the keys if no partition has gone back, because files are then not searched. Also drop keys that have
             # accumulated for days; they will be read again.
             if not step.highest or sum(map(len, self._known)) > 2 * _KNOWN:
                 self._known = None
-        if step.backward is not None:
-            partition, there, here = step.backward
+        if backward is not None:
+            partition, there, here = backward
             more = f", and {counted(step.reset_count - 1, 'time')} more" if step.reset_count > 1 else ""
             _log.warning(
                 "The offsets of stream partition %s went back from %s to %s%s. Each received event is stored once. "
                 "Events that the service does not resend will be missing until their hourly files are loaded.",
                 *(partition, f"{there:,}", f"{here:,}", more),
             )
-        if step.forward is not None:
-            partition, there, here = step.forward
+        if forward is not None:
+            partition, there, here = forward
             _log.warning(
                 "The offsets of stream partition %s jumped ahead from %s to %s. If the service restarted the "
                 "numbering, its first events are not received. The `agrees_with_stream` check lists these events after "

@@ -13,7 +13,7 @@ import duckdb
 import pytest
 
 from resources.lake.decode.records import RecordReader
-from resources.lake.decode.rejected import Reject, Rejects
+from resources.lake.decode.rejected import merged, rejects_of
 from resources.lake.decode.strict import read_record
 from resources.lake.decode.strict_json import Bad
 from tests.builds import lay
@@ -64,14 +64,14 @@ def older_converter(patch, of):
         refused, kept, place = [], [], 0
         for number, line in enumerate(bytes(view).split(b"\n")):
             if line and chosen(line) and is_record(line):  # what nobody can read keeps its own reason
-                refused.append(Reject(number, place, "An older reader did not know this.", line))
+                refused.append((number, place, "An older reader did not know this.", line))
                 kept.append(b" " * len(line))
             else:
                 kept.append(line)
             place += len(line) + 1
         rows = original(self, memoryview(b"\n".join(kept)))
         rows.line_count += len(refused)
-        rows.rejects = Rejects.of(sorted([*rows.rejects, *refused], key=lambda reject: reject.line_number))
+        rows.rejects = merged([rows.rejects, rejects_of(refused)])
         return rows
 
     patch.setattr(VERSION, 0)

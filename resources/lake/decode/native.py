@@ -23,7 +23,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from resources.lake.decode.record_schema import Description, Tree, record_schema_of
-from resources.lake.decode.rejected import LeftLines
+from resources.lake.decode.rejected import LEFT
 from resources.lake.decode.strict_json import VALUES_MAX
 from resources.tables import Table
 
@@ -45,12 +45,12 @@ Unknown = list[tuple[tuple[str, ...], bytes, bytes]]
 class Decoded:
     """Decoder result for a block: rows in line order, and the lines (`left`) that did not become valid rows.
 
-    `left` and `unknown` must be read before the decoder is used again. The batch includes the rows of BROKEN lines.
+    `unknown` must be read before the decoder is used again. The batch includes the rows of BROKEN lines.
     """
 
     batch: pa.RecordBatch
     line_count: int
-    left: LeftLines
+    left: pa.RecordBatch
     unknown: Iterator[tuple[Place, Unknown]]
 
 
@@ -151,13 +151,13 @@ class Decoder:
             raise MemoryError("There is not enough memory for the rows of a block.")
         batch = pa.RecordBatch._import_from_c(self._address, self._schema)  # noqa: SLF001  Arrow's documented door for other languages
         result = self._result
-        left = LeftLines(
-            _column(pa.int64(), result.left_lines, result.left_count),
-            _column(pa.int64(), result.left_rows, result.left_count),
-            _column(pa.int64(), result.left_starts, result.left_count),
-            _column(pa.int32(), result.left_bounds, 2 * result.left_count),
-            _column(pa.int8(), result.left_verdicts, result.left_count),
+        count = result.left_count
+        bounds = pa.FixedSizeListArray.from_arrays(_column(pa.int32(), result.left_bounds, 2 * count), 2)
+        numbers, rows, starts = (
+            _column(pa.int64(), address, count) for address in (result.left_lines, result.left_rows, result.left_starts)
         )
+        verdicts = _column(pa.int8(), result.left_verdicts, count)
+        left = pa.record_batch([numbers, rows, starts, bounds, verdicts], schema=LEFT)
         return Decoded(batch, result.line_count, left, self._unknown(view))
 
     def _unknown(self, view: memoryview) -> Iterator[tuple[Place, Unknown]]:
@@ -175,10 +175,9 @@ class Decoder:
 
 
 def _column(kind: pa.DataType, address: int | None, count: int) -> pa.Array:
-    """Return the numbers at an address as an array, without a copy."""
-    if not count or address is None:
-        return pa.array([], kind)
-    return pa.Array.from_buffers(kind, count, [None, pa.foreign_buffer(address, count * kind.bit_width // 8)])
+    """Return a copy of the numbers at an address, because the decoder reuses their memory."""
+    data = ctypes.string_at(address, count * kind.bit_width // 8) if address is not None else b""
+    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(data)])
 
 
 def _numbers(address: int | None, count: int, each: int) -> Iterator[tuple[int, ...]]:

@@ -7,8 +7,7 @@ examines the other lines individually, or all lines if the decoder is not built.
 from __future__ import annotations
 
 import datetime as dt
-from array import array
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -25,10 +24,12 @@ from resources.lake.decode.rejected import (
     NO_OBJECT,
     SHORT,
     UNDECIDED,
-    LeftLines,
-    Rejects,
+    left_lines,
     merged,
     reasons_of,
+    rejected,
+    texts,
+    with_verdict,
 )
 from resources.lake.decode.strict import NOTHING, DriftCount
 from resources.lake.decode.strict_json import Bad
@@ -50,11 +51,11 @@ _EXAMINED_BYTES = 1 << 20
 
 @dataclass
 class Rows:
-    """Result for one block. `line_count` excludes blank lines, so it equals rows plus rejects."""
+    """Result for one block. `line_count` excludes blank lines, so it equals rows plus rejects (`REJECT_COLUMNS`)."""
 
     batch: pa.RecordBatch
     line_count: int
-    rejects: Rejects
+    rejects: pa.RecordBatch
     drift: list[Drift] = field(default_factory=list)
 
 
@@ -109,23 +110,17 @@ class RecordReader:
         with decoding(self.table, self.bodies) as decoder:
             if decoder is not None:
                 return self._join(decoder.decode(view, self._rules.expected, self._rules.most), view)
-        left = self._left(bytes(view).split(b"\n"))
+        left = left_lines(self._unread(bytes(view).split(b"\n")))
         return self._join(Decoded(self._no_rows, len(left), left, iter(())), view)
 
-    def _left(self, lines: list[bytes]) -> LeftLines:
-        """Return all lines except blank lines as lines to examine."""
-        numbers, bounds, verdicts = array("q"), array("i"), bytearray()
-        add_number, add_bound, add_verdict = numbers.append, bounds.append, verdicts.append
-        place, least = 0, self.record_schema.least_bytes
+    def _unread(self, lines: list[bytes]) -> Iterator[tuple[int, int, int, int, int]]:
+        """Yield all lines except blank lines as lines to examine."""
+        start, least = 0, self.record_schema.least_bytes
         for number, line in enumerate(lines):
-            end = place + len(line)
+            end = start + len(line)
             if line.strip(_BLANK):
-                add_number(number)
-                add_bound(place)
-                add_bound(end)
-                add_verdict(SHORT if len(line) < least else UNDECIDED)
-            place = end + 1
-        return LeftLines.of_columns(numbers, bounds, verdicts)
+                yield number, 0, start, end, SHORT if len(line) < least else UNDECIDED
+            start = end + 1
 
     def _filled(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Fill in missing values that the archive determines."""
@@ -137,53 +132,51 @@ class RecordReader:
 
     def _join(self, decoded: Decoded, view: memoryview) -> Rows:
         """Combine the decoder's rows with the rows from individually examined lines."""
-        batch, drift, left = decoded.batch, DriftCount(), decoded.left.by_verdict()
-        rejects: list[Rejects] = []
-        removed = pa.array([], pa.int64())
-        if (broken := left.pop(BROKEN, None)) is not None:
-            rows, removed = decoded.batch.take(broken.rows), broken.rows
-            rejects.append(
-                broken.rejects(self._rules.problems(self._rules.judged(rows), len(rows)), broken.texts(view))
-            )
-        texts: dict[int, str | None] = {}
+        batch, drift, left = decoded.batch, DriftCount(), decoded.left
+        rejects: list[pa.RecordBatch] = []
+        broken, unread = with_verdict(left, BROKEN), with_verdict(left, UNDECIDED)
+        removed = broken["row"]
+        if len(broken):
+            problems = self._rules.problems(self._rules.judged(batch.take(removed)), len(broken))
+            rejects.append(rejected(broken, problems, texts(broken, view)))
+        extras: dict[int, str | None] = {}
         again: list[tuple[int, int, int, int, int]] = []
         for of, fields in decoded.unknown:
             line, row, *_ = of
             try:
                 extra = strict.nested_fields(fields)
-                texts[row] = strict.extra_text(extra)
+                extras[row] = strict.extra_text(extra)
             except Bad:
                 again.append((*of, UNDECIDED))
             else:
                 drift.add(extra, self.record_schema.root, line)
         place = batch.schema.get_field_index("extra")
-        if texts and place >= 0:
-            extras = pa.array([texts.get(row) for row in range(len(batch))], pa.string())
-            batch = batch.set_column(place, batch.schema.field(place), extras)
-        unread = left.pop(UNDECIDED, None)
+        if extras and place >= 0:
+            column = pa.array([extras.get(row) for row in range(len(batch))], pa.string())
+            batch = batch.set_column(place, batch.schema.field(place), column)
         if again:
-            found = LeftLines.of(again)
-            removed = pa.concat_arrays([removed, found.rows])
-            unread = found if unread is None else unread.merged(found)
-        other, before = self._no_rows, pa.array([], pa.int64())
-        if unread is not None:
-            other, rows_before, bad, broken_lines = self._examine(unread, view, drift)
-            before = pa.array(rows_before, pa.int64())
+            found = left_lines(again)
+            removed = pa.concat_arrays([removed, found["row"]])
+            unread = pa.concat_batches([unread, found]).sort_by("number")
+        other, before = self._no_rows, list[int]()
+        if len(unread):
+            other, before, bad, broken_lines = self._examine(unread, view, drift)
             rejects += broken_lines
-            for verdict, lines in bad.by_verdict().items():
-                left[verdict] = lines if verdict not in left else left[verdict].merged(lines)
+            left = pa.concat_batches([left, bad]).sort_by("number")
         if len(removed) or len(other):
-            batch = _placed(batch, removed, other, before)
-        rejects += (self._rejects(lines, verdict, view) for verdict, lines in left.items())
+            batch = _placed(batch, removed, other, pa.array(before, pa.int64()))
+        for verdict in _COMMON:
+            if len(lines := with_verdict(left, verdict)):
+                rejects.append(self._rejects(lines, verdict, view))
         return Rows(self._filled(batch), decoded.line_count, merged(rejects), drift.result())
 
-    def _rejects(self, lines: LeftLines, verdict: int, view: memoryview) -> Rejects:
+    def _rejects(self, lines: pa.RecordBatch, verdict: int, view: memoryview) -> pa.RecordBatch:
         """Return rejects for lines with a verdict. Only the first few distinct lines get separate reasons."""
-        each = lines.texts(view)
+        each = texts(lines, view)
         common = _COMMON[verdict].format(self.record_schema.least_bytes)
         told = [self._fault(raw) for raw in each.dictionary[:_TOLD].to_pylist()]
         reasons = reasons_of([*told, common])
-        return lines.rejects(reasons.take(pc.min_element_wise(each.indices, len(told))), each)
+        return rejected(lines, reasons.take(pc.min_element_wise(each.indices, len(told))), each)
 
     def _fault(self, raw: bytes) -> str:
         """Return the reason why a line is not a valid record."""
@@ -196,8 +189,8 @@ class RecordReader:
         return self._rules.lacking_in(record)
 
     def _examine(
-        self, lines: LeftLines, view: memoryview, drift: DriftCount
-    ) -> tuple[pa.RecordBatch, list[int], LeftLines, list[Rejects]]:
+        self, lines: pa.RecordBatch, view: memoryview, drift: DriftCount
+    ) -> tuple[pa.RecordBatch, list[int], pa.RecordBatch, list[pa.RecordBatch]]:
         """Examine each line for faults and undeclared fields, and convert the good lines to rows.
 
         Return the rows, the number of decoder rows before each row, the bad lines, and the lines that break a rule.
@@ -205,8 +198,11 @@ class RecordReader:
         good: list[_Line] = []
         bad: list[tuple[int, int, int, int, int]] = []
         verdicts: dict[bytes, int] = {}  # verdicts on bad lines, cached because many lines can be equal
-        batches, before, broken, size = [self._no_rows], list[int](), list[Rejects](), 0
-        for place in lines:
+        batches, before, broken, size = [self._no_rows], list[int](), list[pa.RecordBatch](), 0
+        bounds = lines["bounds"].flatten().to_pylist()
+        for place in zip(
+            *(lines[name].to_pylist() for name in ("number", "row")), bounds[::2], bounds[1::2], strict=True
+        ):
             raw = bytes(view[place[2] : place[3]])
             if raw in verdicts:
                 bad.append((*place, verdicts[raw]))
@@ -229,10 +225,10 @@ class RecordReader:
                 good, size = [], 0
         if good:
             batches.append(self._rows_of(good, view, drift, before, broken))
-        return pa.concat_batches(batches), before, LeftLines.of(bad), broken
+        return pa.concat_batches(batches), before, left_lines(bad), broken
 
     def _rows_of(
-        self, lines: list[_Line], view: memoryview, drift: DriftCount, before: list[int], broken: list[Rejects]
+        self, lines: list[_Line], view: memoryview, drift: DriftCount, before: list[int], broken: list[pa.RecordBatch]
     ) -> pa.RecordBatch:
         """Convert lines that match the declaration to rows, and lines that break a rule to rejects."""
         columns = self._rules.complete(self.record_schema.columns([line.values for line in lines]))
@@ -252,8 +248,8 @@ class RecordReader:
         if problems.null_count < len(lines):
             is_good = pc.is_null(problems)
             rows = pc.indices_nonzero(pc.invert(is_good)).to_pylist()
-            bad = LeftLines.of([(*lines[row].place, BROKEN) for row in rows])
-            broken.append(bad.rejects(problems.drop_null(), bad.texts(view)))
+            bad = left_lines((*lines[row].place, BROKEN) for row in rows)
+            broken.append(rejected(bad, problems.drop_null(), texts(bad, view)))
             batch = batch.filter(is_good)
         for line, problem in zip(lines, problems.indices.to_pylist(), strict=True):
             if problem is None:

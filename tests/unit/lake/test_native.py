@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from resources.lake.decode import native
+from resources.lake.decode import native, rejected
 from resources.lake.decode.native import Decoder, decoding
 from resources.lake.decode.rejected import BROKEN, MISTYPED, NO_OBJECT, SHORT, UNDECIDED
 from resources.tables import ARTICLE_CHANGES
@@ -51,8 +51,11 @@ def test_a_fault_at_every_distance_is_refused_and_leaves_no_trace(lake, decoder,
         decoded = decode(decoder, good + bad + b"\n" + good)
         assert decoded.batch.column("html").to_pylist() == ["<good>", "<good>"]
         assert decoded.batch.column("article_id").to_pylist() == [101, 101]
-        assert [*decoded.left] == [(1, 1, len(good), len(good) + len(bad))]
-        assert decoded.left.verdicts.to_pylist() == [MISTYPED if spoiled == b"\\ud800x" else NO_OBJECT]
+        verdict = MISTYPED if spoiled == b"\\ud800x" else NO_OBJECT
+        bounds = [len(good), len(good) + len(bad)]
+        assert decoded.left.to_pylist() == [
+            {"number": 1, "row": 1, "start": len(good), "bounds": bounds, "verdict": verdict}
+        ]
 
 
 def test_a_line_may_end_anywhere_before_the_end_of_the_block(lake, decoder):
@@ -83,7 +86,9 @@ def test_places_of_what_is_left_and_what_is_unknown(lake, decoder):
     block = b"\n" + lake.lines(first, oops, b"oops", second, b" ", empty, b"{}", other, odd)
     decoded = decode(decoder, block)
     assert decoded.line_count == 8
-    left = {verdict: [*lines] for verdict, lines in decoded.left.by_verdict().items()}
+    left = {verdict: [] for verdict in decoded.left["verdict"].to_pylist()}
+    for one in decoded.left.to_pylist():
+        left[one["verdict"]].append((one["number"], one["row"], *one["bounds"]))
     places = {
         line: (block.index(b"\n" + line + b"\n") + 1, block.index(b"\n" + line + b"\n") + 1 + len(line))
         for line in (oops, b"oops", empty, b"{}", other, odd)
@@ -95,8 +100,8 @@ def test_places_of_what_is_left_and_what_is_unknown(lake, decoder):
         MISTYPED: [(8, 3, *places[other])],
         UNDECIDED: [(9, 3, *places[odd])],
     }
-    assert decoded.left.starts.to_pylist() == [place[0] for place in places.values()]
-    assert decoded.left.texts(memoryview(block)).to_pylist() == [*places]
+    assert decoded.left["start"].to_pylist() == [place[0] for place in places.values()]
+    assert rejected.texts(decoded.left, memoryview(block)).to_pylist() == [*places]
     assert len(decoded.batch) == 3  # the row that breaks a rule is one of them
     [((line, row, start, end), fields)] = decoded.unknown
     assert (line, row) == (4, 1)

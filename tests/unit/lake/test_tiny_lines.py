@@ -180,7 +180,7 @@ def test_no_record_has_fewer_bytes_than_the_least(dataset, how):
     least = record_schema_of(dataset.table).least_bytes
     # what the declaration does not decide: a title has a letter, a purpose is one of some
     assert least <= len(line) <= least + 12
-    assert [reject.reason for reject in made.rejects] == []
+    assert len(made.rejects) == 0
 
 
 @pytest.mark.usefixtures("library")
@@ -190,7 +190,7 @@ def test_the_calls_do_not_grow_with_the_lines(lake, name):
     table = RejectTable(archive, "x", "y")
 
     def work(data: bytes) -> None:
-        block = Block(memoryview(data), (Span("m", 0, 0, 0, 1),), data.count(b"\n"), 0, None)
+        block = Block(memoryview(data), (Span("m", 0, 0, 0, 1),), data.count(b"\n"), 0)
         rows, _ = table.of_block(reader(archive).read(block.view).rejects, block)
         assert len(rows) > len(data) // 300
         encode(rows, REJECTED_LINES)

@@ -103,7 +103,7 @@ class Converter:
         self.memory_bytes = memory_bytes
         self._level = level
         self.record_bytes_max = record_bytes_max
-        self._buffers = Buffers(wanted + 1, BLOCK_BYTES, record_bytes_max)
+        self._buffers = Buffers(BLOCK_BYTES, record_bytes_max)
         # one block that is being read, and two blocks per worker: one being converted and one waiting to be written
         self._room = threading.Semaphore(2 * wanted + 1)
         self._pool = ThreadPoolExecutor(wanted, thread_name_prefix="lake")
@@ -282,7 +282,8 @@ def _trimmed(buffers: Buffers) -> Iterator[None]:
     try:
         yield
     finally:
-        if buffers.forget_long():
+        if buffers.was_long:
+            buffers.was_long = False
             trim()
 
 

@@ -150,14 +150,6 @@ def test_while_the_old_token_is_valid_a_refresh_that_fails_harms_nobody(client, 
 # --- refused tokens -------------------------------------------------------------------------------------------------
 
 
-def test_a_refused_token_is_answered_once_by_a_refresh(client, fake):
-    client.lists.reference("codes")
-    fake.revoke_access()
-    client.lists.reference("codes")
-    assert len(fake.api.seen("/v2/codes")) == 3
-    assert (logins(fake), refreshes(fake)) == (1, 1)
-
-
 def test_a_token_that_is_refused_again_is_an_error_and_no_loop(client, fake):
     fake.script("/v2/codes", *[error_reply(401, "incorrect client id")] * 9)
     with pytest.raises(errors.AuthenticationError, match="incorrect client id") as caught:
@@ -313,12 +305,6 @@ def test_a_new_password_challenge_names_the_command_that_answers_it(make_client,
     assert fake.password == "Another-Pass-2!"
 
 
-def test_a_challenge_nobody_knows_is_said(client, fake):
-    fake.challenge = "SMS_MFA"
-    with pytest.raises(errors.UnexpectedAnswer, match="SMS_MFA"):
-        client.account.login()
-
-
 def test_a_new_password_that_nobody_asked_for_changes_nothing(client, fake):
     with pytest.raises(errors.InvalidRequest, match="change-password"):
         client.account.new_password("Another-Pass-2!")
@@ -406,12 +392,6 @@ def test_odd_answers_to_a_login_are_sentences(client, fake, reply, kind, words, 
 def test_an_answer_without_a_life_counts_as_a_day(client, fake, clock):
     fake.script("/v1/login", json_reply({"access_token": "abcdefgh", "refresh_token": "ijklmnop"}))
     assert client.account.login().access_expires_at == clock.now + dt.timedelta(days=1)
-
-
-def test_a_login_that_heals_is_repeated(client, fake):
-    fake.script("/v1/login", html_reply(502), Reply(503), Reply(drop=True))
-    assert client.account.login().logged_in
-    assert logins(fake) == 4
 
 
 # --- the store ------------------------------------------------------------------------------------------------------

@@ -344,14 +344,10 @@ def test_a_folder_that_cannot_be_written_is_said(client, published, hour, tmp_pa
         client.hours.download(hour, published, tmp_path / "file" / "x.tar.gz")
 
 
-def fetched_by_four(client, hour, published, target):
-    """Let four threads want one file, and return which of them fetched it, sorted."""
-    with ThreadPoolExecutor(4) as pool:
-        return sorted(pool.map(lambda _: client.hours.download(hour, published, target).fetched, range(4)))
-
-
 def test_threads_that_want_the_same_file_fetch_it_once(client, fake, published, target, hour, content):
-    assert fetched_by_four(client, hour, published, target) == [False, False, False, True]
+    with ThreadPoolExecutor(4) as pool:
+        fetched = [*pool.map(lambda _: client.hours.download(hour, published, target).fetched, range(4))]
+    assert sorted(fetched) == [False, False, False, True]
     assert resolves(fake) == 1
     only_landed(target)
 

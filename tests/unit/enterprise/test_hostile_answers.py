@@ -23,16 +23,7 @@ from pathlib import Path
 import pytest
 
 from resources.datasets import LISTS
-from resources.enterprise import (
-    EnterpriseClient,
-    FetchOptions,
-    Limits,
-    Query,
-    RetryPolicy,
-    Service,
-    endpoints,
-    errors,
-)
+from resources.enterprise import EnterpriseClient, FetchOptions, Limits, Query, RetryPolicy, Service, endpoints, errors
 from tests.unit.enterprise import hostile
 from tests.unit.enterprise.conftest import HOUR, Clock
 from tests.unit.enterprise.loopback import PASSWORD, USERNAME, FakeService, Sender

@@ -14,7 +14,6 @@ from resources.enterprise import Limits, RetryPolicy, errors, models
 from tests.unit.enterprise.loopback import PASSWORD, USERNAME, Reply
 from tests.unit.enterprise.test_downloads import (
     NAME,
-    fetched_by_four,
     names,
     only_landed,
     published,
@@ -154,12 +153,6 @@ def test_a_range_that_hangs_does_not_hold_up_the_failure_of_another(make_client,
     assert (target.parent / (target.name + ".part")).stat().st_size == 10
 
 
-def test_threads_that_want_the_same_large_file_fetch_it_once(split, fake, published, target, hour):
-    assert fetched_by_four(split, hour, published, target) == [False, False, False, True]
-    assert resolves(fake) == 1
-    only_landed(target)
-
-
 @pytest.mark.parametrize(
     ("parts", "resumed"),
     [
@@ -175,8 +168,7 @@ def test_threads_that_want_the_same_large_file_fetch_it_once(split, fake, publis
 )
 def test_odd_leftovers_end_in_the_right_file(split, fake, published, target, hour, content, parts, resumed):
     lay(
-        target,
-        **{f"_{start[1:]}000" if start else "": content[a * 1000 : b * 1000] for start, (a, b) in parts.items()},
+        target, **{f"_{start[1:]}000" if start else "": content[a * 1000 : b * 1000] for start, (a, b) in parts.items()}
     )
     (target.parent / (target.name + ".part.5x")).write_text("not ours")
     done = split.hours.download(hour, published, target)

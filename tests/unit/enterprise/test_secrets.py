@@ -154,15 +154,11 @@ def test_tokens_show_nothing_in_a_repr(client):
     assert SECRET.search(repr(tokens)) is None
 
 
-def test_a_confirmation_code_of_six_digits_is_a_secret():
-    redactor = Redactor()
-    redactor.learn("204815")
-    assert "204815" not in redactor.clean("The code 204815 has expired.")
-
-
 def test_redaction_leaves_ordinary_words_alone():
     redactor = Redactor()
     redactor.learn("abc", None, "hunter-2-secret")
+    redactor.learn("204815")  # a confirmation code
+    assert redactor.clean("The code 204815 has expired.") == "The code [hidden] has expired."
     assert redactor.clean("abc hunter-2-secret enwiki_namespace_0.tar.gz 1.2.3 really?") == (
         "abc [hidden] enwiki_namespace_0.tar.gz 1.2.3 really?"
     )

@@ -37,18 +37,7 @@ class Offer:
         self.chunks = [models.Chunk.model_validate(record(n, size)) for n in reversed(names)]
         self.snapshot = models.Snapshot.model_validate(record(NAME, max(count, 1) * size, chunks=names))
 
-    def plan(
-        self,
-        *,
-        snapshots=None,
-        chunks=None,
-        free=ROOMY,
-        landed=(),
-        left=None,
-        listed=None,
-        form=None,
-        **options,
-    ):
+    def plan(self, *, snapshots=None, chunks=None, free=ROOMY, landed=(), left=None, listed=None, form=None, **options):
         quotas = {}
         if snapshots is not None:
             quotas["snapshot"] = models.Quota(7, 7 + snapshots)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -119,11 +119,6 @@ def test_an_event_of_the_stream_is_compared_with_the_clock(lake):
         assert max(step.published_at.values(), default=lake.hour) == lake.hour
         [beside] = (inside.lake / "live_changes_rejects").rglob("*.ndjson.gz")
         assert gzip.decompress(beside.read_bytes()).count(b"\n") == 4 - kept
-
-
-def test_the_moment_of_an_archive_is_its_own(lake):
-    found = {archive.dataset.name: archive.latest for archive in archives(lake, b"{}\n")}
-    assert set(found.values()) == {datetime(2026, 11, 20, 5, tzinfo=UTC)}
 
 
 @pytest.mark.usefixtures("how")

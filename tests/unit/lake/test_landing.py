@@ -125,16 +125,6 @@ def test_errors_of_the_disk_are_told_apart():
     assert not other.retryable
 
 
-def test_unfinished_is_removed_without_landing(tmp_path):
-    with Unfinished(tmp_path / "x") as unfinished:
-        unfinished.path.write_bytes(b"half")
-    assert list(tmp_path.iterdir()) == []
-    with Unfinished(tmp_path / "x") as unfinished:
-        unfinished.path.write_bytes(b"whole")
-        unfinished.land()
-    assert (tmp_path / "x").read_bytes() == b"whole"
-
-
 def test_a_system_that_takes_few_bytes_at_once_gets_them_all(lake, monkeypatch):
     whole = lake.convert(*(lake.record(n) for n in range(20)))
     write = os.write

@@ -138,28 +138,6 @@ def test_a_clock_that_is_set_back_and_comes_again_to_the_same_hour_loses_nothing
     assert len(list(lake.files())) < 11
 
 
-def test_whatever_comes_again_is_kept_once(layout):
-    chance = random.Random(1)
-    kept = Counter()
-    ends = dict.fromkeys(range(4), 0)
-    lake = lake_of(layout)
-    for _ in range(15):
-        blocks = []
-        for partition in chance.sample(range(4), chance.randint(1, 4)):
-            # a connection goes on somewhere behind what is kept, perhaps twice within a step
-            for _ in range(chance.randint(1, 2)):
-                start = max(0, ends[partition] - chance.randint(0, 6))
-                end = max(start, ends[partition]) + chance.randint(0, 5)
-                blocks.append(lines(*(record(partition, 2 * offset) for offset in range(start, end))))
-                kept.update({(partition, 2 * offset): 1 for offset in range(ends[partition], end)})
-                ends[partition] = end
-        lake.add(blocks, NOW + timedelta(minutes=chance.randint(-90, 90)))
-        if chance.random() < 0.3:
-            lake = lake_of(layout)
-    assert stored(layout) == kept
-    assert set(kept.values()) == {1}
-
-
 def test_a_step_of_several_pieces_has_all_of_them(layout, monkeypatch):
     monkeypatch.setattr("resources.lake.stream_events._PIECE_BYTES", 1_000)
     records = [record(number % 7, number, abstract="x" * (number * 97 % 3_000)) for number in range(30)]

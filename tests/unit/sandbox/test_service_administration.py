@@ -28,7 +28,8 @@ class TestControlRequests:
         assert made["groups"] == ["group_1"]
         assert made["quotas"]["snapshot"] == {"used": 0, "limit": 30}
         client.login("free", made["password"])
-        assert client.call(client.HOUR).status_code == 403
+        answer = client.call(client.HOUR)
+        assert (answer.status_code, answer.text) == (403, '{"status":403,"message":"Forbidden"}\n')
         assert client.call("/v2/codes").status_code == 200
         assert "password" not in make(client, "free", groups=["group_2"])
         client.login("free", made["password"])

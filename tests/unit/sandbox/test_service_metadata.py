@@ -176,13 +176,6 @@ class TestPost:
 
 
 class TestAccess:
-    def test_the_free_group_reads_metadata_and_no_batches(self, client):
-        client.sandbox.accounts.set_groups("sandbox", ["group_1"])
-        client.login()
-        assert client.call("/v2/projects").status_code == 200
-        answer = client.call(client.HOUR)
-        assert (answer.status_code, answer.text) == (403, '{"status":403,"message":"Forbidden"}\n')
-
     def test_the_highest_group_counts(self, client):
         client.sandbox.accounts.set_groups("sandbox", ["group_1", "group_2"])
         assert client.call(client.HOUR).status_code == 200

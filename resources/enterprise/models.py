@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import Annotated, Any, Final, Generic, Self, TypeVar
+from typing import Annotated, Any, Final, Self
 
 import pyarrow as pa
 from pydantic import (
@@ -30,8 +30,6 @@ from pydantic import (
 from resources.datasets import Dataset
 from resources.formatting import legible
 from resources.tables import TIMESTAMP
-
-_IdentifierT = TypeVar("_IdentifierT")
 
 #: Maximum number of records in a list. The service's longest list has 3,600 records. Without a maximum, a few megabytes
 #: of tiny records could need gigabytes of memory.
@@ -82,10 +80,16 @@ class Entry(Record):
     identifier: str | Number
 
 
-class Reference(Record, Generic[_IdentifierT]):
-    """A reference to a project or a namespace inside another record."""
+class ProjectReference(Record):
+    """A project reference inside another record. No generic class: its instances could not be pickled."""
 
-    identifier: _IdentifierT
+    identifier: ProjectName
+
+
+class NamespaceReference(Record):
+    """A namespace reference inside another record. The number is always present."""
+
+    identifier: Number
 
 
 class Size(Record):
@@ -101,8 +105,8 @@ class ArchiveRecord(Record):
     identifier: Identifier
     version: Version
     date_modified: Moment | None = None
-    is_part_of: Reference[ProjectName]
-    namespace: Reference[Number]
+    is_part_of: ProjectReference
+    namespace: NamespaceReference
     size: Size | None = None
 
     @model_validator(mode="after")

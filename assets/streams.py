@@ -17,7 +17,7 @@ from pydantic import Field
 from assets import layers
 from assets.describe import OWNERS, RunConfig, as_failure, lake_metadata
 from assets.steps import stream
-from resources.adapters import STREAM_POOL, EnterpriseResource, LakeResource, WarehouseResource
+from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import Family, datasets
 from resources.datasets.live import Step
 from resources.enterprise import StreamOptions
@@ -27,7 +27,7 @@ from resources.lake.live import LiveLake
 (_STREAMED,) = (one for one in datasets(Family.HOURLY) if one.stream is not None)
 _FOLDER = str(_STREAMED.stream)
 KEY = dg.AssetKey(["lake", _FOLDER])
-_STEP = "__".join(KEY.path)
+STEP = "__".join(KEY.path)
 #: Interval between a run's progress reports, in seconds. Shorter intervals would fill Dagster's history.
 OBSERVED_SECONDS = 300.0
 #: Counts in a run's metadata, with the fields of a step to which they correspond.
@@ -90,19 +90,15 @@ LIVE = dg.AssetSpec(
 )
 
 
-@dg.op(
-    name=_STEP,
-    out=dg.Out(dg.Nothing),
-    pool=STREAM_POOL,
-    config_schema=StreamConfig.config_schema(),
-    description="Reads the realtime stream for a while and reports the stored events as lake/live_changes.",
-)
 def read_stream(
     context: dg.OpExecutionContext, enterprise: EnterpriseResource, lake: LakeResource, warehouse: WarehouseResource
 ) -> None:
-    """Store the stream's events until the duration has elapsed. If the run is killed, no stored events are lost."""
+    """Store the stream's events until the duration has elapsed. If the run is killed, no stored events are lost.
+
+    The name of the step that calls this function ends with `STEP`.
+    """
     config, now = StreamConfig.read(context), datetime.now(UTC)
-    prefix = context.op_def.name.removesuffix(_STEP).removesuffix("_")  # set by an embedding project
+    prefix = context.op_def.name.removesuffix(STEP).removesuffix("_")  # set by an embedding project
     key = KEY.with_prefix(prefix) if prefix else KEY
     until = time.monotonic() + config.minutes * 60
     live = LiveLake(lake.layout, _FOLDER, _STREAMED.table, lake.bodies_of(_STREAMED), enterprise.settings.scope)

@@ -60,18 +60,6 @@ class Prefix:
         """Rebuild the checks for assets with the prefix, with one check per definition."""
         return [self._check(one) for one in made] if self.text else list(made)
 
-    def op(self, made: dg.OpDefinition) -> dg.OpDefinition:
-        if not self.text:
-            return made
-        declare: Any = dg.op(
-            name=self.name(made.name),
-            out=dg.Out(dg.Nothing),
-            pool=self._pool(made),
-            config_schema=_fields(made),
-            description=made.description,
-        )
-        return declare(self.adapted(_function(made)))  # type: ignore[no-any-return]
-
     def _spec(self, spec: dg.AssetSpec) -> dg.AssetSpec:
         return spec.replace_attributes(
             key=self.key(spec.key),

@@ -22,7 +22,7 @@ from pydantic.fields import FieldInfo
 
 from resources import connection
 from resources.datasets import Dataset
-from resources.engine import Engine, line_reporter
+from resources.engine import Engine, Reporter, line_reporter
 from resources.enterprise import EnterpriseClient
 from resources.lake import Converter, Layout
 from resources.remote import SCHEME, RemoteWorkers, compactor
@@ -133,14 +133,17 @@ class ConfiguredWarehouse(_Configured):
         return Warehouse(settings.data, storage_version=settings.storage_version, lock_timeout=GLANCE_SECONDS)
 
 
+@dataclass(frozen=True)
 class ConfiguredEngine(_Configured):
     """The engine for parallel work."""
 
+    #: Progress display of commands, which replaces the progress lines in a run's log.
+    reporter: Reporter | None = None
     numbers = ("workers", "threads", "memory_mb")
 
     def engine(self, say: Callable[[str], None]) -> Engine:
         """Return the engine, which reports progress as lines of text through `say`."""
-        return Engine(workers=self.settings.workers, reporter=line_reporter(say))
+        return Engine(workers=self.settings.workers, reporter=self.reporter or line_reporter(say))
 
     def converter(self, lake: ConfiguredLake, *, is_local: bool = False) -> Converter | RemoteWorkers:
         """Return a context manager that yields a converter of archives. `is_local` selects this process's threads."""

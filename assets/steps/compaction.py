@@ -11,7 +11,7 @@ import os
 import shutil
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 
@@ -84,43 +84,15 @@ def compact_lake(
         LakeError, LakeFileError: Files cannot be read or written, or differ from the ledger. All other steps finished.
         EngineError: The workers are unavailable or were lost. Committed steps remain.
     """
-    with warehouse.compacting():
-        sweep(layout)
-        plan = deque(planned(warehouse))
-        with engine.task("compact", sum(merge.lake_bytes for _, merge in plan), "B") as advance:
-            run = _Run(layout, warehouse, memory_bytes, threads or os.cpu_count() or 1, say)
-            while plan:
-                jobs = run.prepared(plan, 1 if compactor is None else len(plan), min_free_gb)
-                if compactor is None:
-                    for outcome in engine.map(partial(compact, layout=layout, progress=advance), jobs):
-                        run.take_in(outcome)
-                elif jobs:
-                    compactor.compact_all(jobs, lambda outcome: advance(run.take_in(outcome)))
-        run.move_window()
-    if run.failed:
-        if len(run.failed) > 1:
-            run.failed[0].add_note(f"{counted(len(run.failed) - 1, 'other step')} also failed.")
-        raise run.failed[0]
-    return run.done
+    under_way: dict[str, tuple[Dataset, Prepared]] = {}
+    done: list[Compacted | Moved] = []
+    failed: list[Exception] = []
 
-
-@dataclass
-class _Run:
-    """Steps in progress, by digest, and their results."""
-
-    layout: Layout
-    warehouse: Warehouse
-    memory_bytes: int
-    threads: int
-    say: Callable[[Compacted | Moved], None]
-    under_way: dict[str, tuple[Dataset, Prepared]] = field(default_factory=dict)
-    done: list[Compacted | Moved] = field(default_factory=list)
-    failed: list[Exception] = field(default_factory=list)
-
-    def prepared(self, plan: deque[tuple[Dataset, Merge]], most: int, min_free_gb: float) -> list[CompactionJob]:
+    def prepared(plan: deque[tuple[Dataset, Merge]]) -> list[CompactionJob]:
         """Remove steps from `plan`, and return the steps that fit on the disk. Steps that are too large fail."""
         jobs: list[CompactionJob] = []
-        room = shutil.disk_usage(self.layout.root).free - int(min_free_gb * 1e9)
+        reserve, most = int(min_free_gb * 1e9), 1 if compactor is None else len(plan)
+        room = shutil.disk_usage(layout.root).free - reserve
         while plan and len(jobs) < most:
             dataset, merge = plan[0]
             needed = int(merge.lake_bytes * _DISK_FACTOR)
@@ -128,61 +100,49 @@ class _Run:
                 break
             plan.popleft()
             if needed > room:
-                free = shutil.disk_usage(self.layout.root).free
-                self.failed.append(
+                free = shutil.disk_usage(layout.root).free
+                failed.append(
                     DiskFull(
                         f"Compacting the {merge.label} can temporarily need {size_text(needed)} of disk space and must "
-                        f"leave {size_text(int(min_free_gb * 1e9))} free (WME_MIN_FREE_GB), but only {size_text(free)} "
-                        f"is free in {self.layout.root}. The files are unchanged. Free some space, or lower "
-                        "WME_MIN_FREE_GB."
+                        f"leave {size_text(reserve)} free (WME_MIN_FREE_GB), but only {size_text(free)} is free in "
+                        f"{layout.root}. The files are unchanged. Free some space, or lower WME_MIN_FREE_GB."
                     )
                 )
                 continue
             room -= needed
-            prepared = self.warehouse.prepare_compaction(merge, dataset)
-            self.under_way[prepared.digest] = dataset, prepared
+            step = warehouse.prepare_compaction(merge, dataset)
+            under_way[step.digest] = dataset, step
             jobs.append(
                 CompactionJob(
                     table_name=dataset.name,
-                    sources=prepared.inputs,
+                    sources=step.inputs,
                     name=merge.name,
-                    digest=prepared.digest,
+                    digest=step.digest,
                     file_bytes=FILE_BYTES,
                     group_bytes=_GROUP_BYTES.get(merge.span, _SMALL_GROUP_BYTES),
-                    memory_bytes=self.memory_bytes,
+                    memory_bytes=memory_bytes,
                     level=_LEVELS.get(merge.span, _LASTING_LEVEL),
-                    threads=self.threads,
+                    threads=threads or os.cpu_count() or 1,
                 )
             )
         return jobs
 
-    def move_window(self) -> None:
-        """Remove changes in compacted months from the DuckDB files, with a limited number of rows per transaction."""
-        try:
-            for _ in range(_STEPS):
-                if (step := self.warehouse.move_window()) is None:
-                    return
-                self.done.append(step)
-                self.say(step)
-        except LakeFileError as error:
-            self.failed.append(error)
-
-    def take_in(self, outcome: Outcome[CompactionJob, Compaction]) -> int:
+    def commit(outcome: Outcome[CompactionJob, Compaction]) -> int:
         """Commit the rewritten files in place of the old files, and return the old files' size in bytes."""
-        dataset, prepared = self.under_way.pop(outcome.item.digest)
-        merge = prepared.merge
+        dataset, step = under_way.pop(outcome.item.digest)
+        merge = step.merge
         try:
             compaction = outcome.unwrap()
             files = compaction.files
-            committed = self.warehouse.commit_compaction(prepared, files, compaction.row_counts, dataset)
+            committed = warehouse.commit_compaction(step, files, compaction.row_counts, dataset)
         except (LakeError, LakeFileError, EngineError) as error:
-            self.failed.append(error)
+            failed.append(error)
             if isinstance(error, DamagedFileError):
-                self.warehouse.note_damage(error.lake_path, error.why)
+                warehouse.note_damage(error.lake_path, error.why)
             return merge.lake_bytes
-        done = Compacted(
+        compacted = Compacted(
             merge=merge,
-            read_files=len(prepared.inputs),
+            read_files=len(step.inputs),
             read_bytes=merge.lake_bytes,
             written_files=len(files),
             written_bytes=sum(file.lake_bytes for file in files),
@@ -190,6 +150,31 @@ class _Run:
             part_count=committed.part_count,
             given_up_count=committed.given_up_count,
         )
-        self.done.append(done)
-        self.say(done)
+        done.append(compacted)
+        say(compacted)
         return merge.lake_bytes
+
+    with warehouse.compacting():
+        sweep(layout)
+        plan = deque(planned(warehouse))
+        with engine.task("compact", sum(merge.lake_bytes for _, merge in plan), "B") as advance:
+            while plan:
+                jobs = prepared(plan)
+                if compactor is None:
+                    for outcome in engine.map(partial(compact, layout=layout, progress=advance), jobs):
+                        commit(outcome)
+                elif jobs:
+                    compactor.compact_all(jobs, lambda outcome: advance(commit(outcome)))
+        try:
+            for _ in range(_STEPS):
+                if (moved := warehouse.move_window()) is None:
+                    break
+                done.append(moved)
+                say(moved)
+        except LakeFileError as error:
+            failed.append(error)
+    if failed:
+        if len(failed) > 1:
+            failed[0].add_note(f"{counted(len(failed) - 1, 'other step')} also failed.")
+        raise failed[0]
+    return done

@@ -15,7 +15,7 @@ from assets.published import WHEN_DUE
 from pipelines.automation import discovery
 from pipelines.embedding import Prefix, deferred
 from pipelines.process.processes import executor
-from resources.adapters import EnterpriseResource, WarehouseResource
+from resources.adapters import STREAM_POOL, EnterpriseResource, WarehouseResource
 from resources.datasets import Dataset, Family, datasets, last_complete_hour
 from resources.errors import MirrorError
 from resources.formatting import hour_text
@@ -93,6 +93,14 @@ def build_jobs(mirrored: Collection[Dataset], offered: Collection[Dataset], pref
 
 
 def _stream(prefix: Prefix) -> dg.JobDefinition:
+    step: Any = dg.op(
+        name=prefix.name(streams.STEP),
+        out=dg.Out(dg.Nothing),
+        pool=prefix.name(STREAM_POOL),
+        config_schema=streams.StreamConfig.config_schema(),
+        description="Reads the realtime stream for a while and reports the stored events as lake/live_changes.",
+    )(prefix.adapted(streams.read_stream))
+
     @dg.job(
         name=prefix.name(STREAM),
         executor_def=executor,
@@ -101,7 +109,7 @@ def _stream(prefix: Prefix) -> dg.JobDefinition:
         description="Reads the realtime stream for an hour. The next run resumes at the last offset.",
     )
     def read() -> None:
-        prefix.op(streams.read_stream)()
+        step()
 
     return read
 

@@ -240,6 +240,7 @@ def rejects(*, limit: int | None, raw: bool, as_json: bool, retry: bool, dry_run
 
 def _retry(settings: Settings, selection: Any, *, dry_run: bool) -> None:
     from pipelines.operations import rebuild as rejected
+    from resources.adapters import ConfiguredEngine
 
     planned = rejected.plan_retry(settings, selection)
     for sentence in planned.sentences():
@@ -254,7 +255,7 @@ def _retry(settings: Settings, selection: Any, *, dry_run: bool) -> None:
         # count per hour and snapshot, because a newer converter can reject records for another reason
         before = rejected.count(warehouse, planned.parts)
         with terminal.progress() as reporter:
-            done = rejected.rebuild(settings, planned.parts, engine=terminal.terminal_engine(settings, reporter))
+            done = rejected.rebuild(settings, planned.parts, engine=ConfiguredEngine(settings, reporter))
         obstacles += done.failures
         after = rejected.count(warehouse, planned.parts)
         gained = max(before - after, 0)

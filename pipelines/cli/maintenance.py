@@ -83,6 +83,7 @@ def rebuild() -> None:
     The service is not contacted. Converted and loaded files are kept. If interrupted, run the command again.
     """
     from pipelines.operations import rebuild as rebuilding
+    from resources.adapters import ConfiguredEngine
 
     settings = read_settings()
     if not (settings.data / "archive").exists():
@@ -90,7 +91,7 @@ def rebuild() -> None:
             f"There is no archive in {settings.data}. If this is not the data folder, set WME_DATA."
         )
     with terminal.progress() as reporter:
-        done = rebuilding.rebuild(settings, engine=terminal.terminal_engine(settings, reporter))
+        done = rebuilding.rebuild(settings, engine=ConfiguredEngine(settings, reporter))
     terminal.say(
         f"Converted {counted(done.file_count, 'archive')}. Loaded {counted(done.snapshot_count, 'snapshot version')} "
         f"and {counted(done.hour_count, 'hour')}. Published {Path(settings.data, 'warehouse.duckdb')}."

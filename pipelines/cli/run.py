@@ -126,6 +126,7 @@ def run(
 
     from pipelines.operations import pending
     from pipelines.operations import run as runs
+    from resources.adapters import ConfiguredEngine
 
     terminal.hush(answers=quiet or as_json, progress=quiet)
     settings = read_settings()
@@ -162,7 +163,7 @@ def run(
                 refresh_reference=reference,
                 with_lacking=with_lacking,
                 say=say,
-                engine=terminal.terminal_engine(settings, reporter),
+                engine=ConfiguredEngine(settings, reporter),
             )
 
     if dry_run:

@@ -9,6 +9,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -117,20 +118,16 @@ def worker(*, address: str | None, data: Path | None, name: str | None) -> None:
     record_bytes_max = settings.max_record_mb << 20
     memory_bytes = None if settings.memory_mb is None else settings.memory_mb << 20
     with remote.worker_context(folder, memory_bytes=memory_bytes, record_bytes_max=record_bytes_max) as converter:
-        at_work: list[dask.Worker] = []
+        leaving: list[Callable[[], None]] = []
 
-        def leave() -> None:
-            for one in at_work:
-                one.leave()
-
-        def started(one: dask.Worker) -> None:
-            at_work.append(one)
+        def started(place: str, leave: Callable[[], None]) -> None:
+            leaving.append(leave)
             terminal.warn(
-                f"Worker {name} at {one.address}, for {address}: {converter.workers} threads, "
+                f"Worker {name} at {place}, for {address}: {converter.workers} threads, "
                 f"{converter.memory_bytes >> 20} MiB, data folder {folder}. Press Ctrl-C to stop the worker."
             )
 
-        with interrupts.tidied(leave):
+        with interrupts.tidied(lambda: [leave() for leave in leaving]):
             versions = remote.versions(record_bytes_max)
             asyncio.run(
                 dask.serve(address, versions, folder / "lake", threads=converter.readers, name=name, started=started)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from pydantic import TypeAdapter
@@ -23,13 +23,10 @@ from rich.text import Text
 
 from resources import datasets
 from resources.datasets import Dataset, Family
-from resources.engine import Engine, Reporter, line_reporter
+from resources.engine import Reporter, line_reporter
 from resources.formatting import amount_text, printable, value_text
-from resources.settings import ENV_FILE, Settings, SettingsError, read_data
+from resources.settings import ENV_FILE, SettingsError, read_data
 from resources.settings import read as read_settings
-
-if TYPE_CHECKING:
-    from resources.adapters import ConfiguredEngine
 
 
 class _Console(Console):
@@ -267,14 +264,3 @@ class Writing(click.Command):
             named = f"; settings: {os.environ[ENV_FILE]}" if os.environ.get(ENV_FILE) else ""
             warn(f"{service}data folder: {data}{is_new}{named}")
         return super().invoke(ctx)
-
-
-def terminal_engine(settings: Settings, reporter: Reporter) -> ConfiguredEngine:
-    """Build an engine that reports progress to `reporter`, not to Dagster's log."""
-    from resources.adapters import ConfiguredEngine
-
-    class TerminalEngine(ConfiguredEngine):
-        def engine(self, say: Callable[[str], None]) -> Engine:  # noqa: ARG002  the terminal is watched, not the log
-            return Engine(workers=self.settings.workers, reporter=reporter)
-
-    return TerminalEngine(settings)

@@ -15,6 +15,6 @@ except ModuleNotFoundError as missing:
     ) from None
 
 from resources.engine.dask.cluster import Cluster, TimeLimits
-from resources.engine.dask.worker import Call, Worker, portable, serve
+from resources.engine.dask.worker import Call, portable, serve
 
-__all__ = ["Call", "Cluster", "TimeLimits", "Worker", "portable", "serve"]
+__all__ = ["Call", "Cluster", "TimeLimits", "portable", "serve"]

@@ -75,7 +75,6 @@ class Cluster:
         self._versions, self._folder = {**versions, **dask_worker.own_versions()}, folder
         self._limits = limits or TimeLimits()
         self._client: distributed.Client | None = None
-        self._probe: str | None = None
         self._failed: EngineError | None = None
         self._gone: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
 
@@ -87,7 +86,9 @@ class Cluster:
         `done` receives each outcome as it arrives. Raises EngineError if the cluster cannot be used or is lost. After a
         connection attempt has failed, further calls to this method fail immediately with the same error.
         """
-        client, probe = self._connected()
+        client, probe = self._connected(), f"{secrets.token_hex(16)}.{_PROBE}"
+        self._folder.mkdir(parents=True, exist_ok=True)
+        (self._folder / probe).touch()
         waiting, attempts = deque(calls), dict.fromkeys((call.key for call in calls), 0)
         under_way: dict[distributed.Future[Outcome[None, Any]], Call] = {}
         finished: queue.SimpleQueue[distributed.Future[Outcome[None, Any]]] = queue.SimpleQueue()
@@ -144,6 +145,7 @@ class Cluster:
         finally:
             with contextlib.suppress(Exception):  # a lost scheduler has already dropped these calls
                 client.cancel(list(under_way), reason="the run ended")
+            (self._folder / probe).unlink(missing_ok=True)
             self._tell_gone()
         return [outcomes[call.key] for call in calls]
 
@@ -167,34 +169,28 @@ class Cluster:
     def close(self) -> None:
         """Close the connection, and abandon running tasks."""
         client, self._client = self._client, None
-        probe, self._probe = self._probe, None
         if client is not None:
             with contextlib.suppress(Exception):
                 client.close(timeout=2)
-        if probe is not None:
-            (self._folder / probe).unlink(missing_ok=True)
 
     # --- connecting --------------------------------------------------------------------------------------------------
 
     def _fits(self, member: Member) -> bool:
         return dict(member.versions) == self._versions
 
-    def _connected(self) -> tuple[distributed.Client, str]:
+    def _connected(self) -> distributed.Client:
         if self._failed is not None:
             raise self._failed
-        if self._client is None or self._client.status != "running" or self._probe is None:
+        if self._client is None or self._client.status != "running":
             self.close()
             try:
                 self._client = self._open()
                 self._await_workers(self._client)
-                self._folder.mkdir(parents=True, exist_ok=True)
-                self._probe = f"{secrets.token_hex(16)}.{_PROBE}"
-                (self._folder / self._probe).touch()
             except EngineError as error:
                 self._failed = error
                 self.close()
                 raise
-        return self._client, self._probe
+        return self._client
 
     def _open(self) -> distributed.Client:
         dask_worker.quiet()

@@ -80,13 +80,14 @@ async def serve(
     *,
     threads: int,
     name: str,
-    started: Callable[[Worker], None],
+    started: Callable[[str, Callable[[], None]], None],
 ) -> None:
     """Run a worker for `dask://host:port` until the scheduler disappears or stops the worker.
 
     Runs must use the same `versions` and data folder. `threads` is the number of concurrent tasks. `name` appears in
-    messages. `started` is called once the worker is registered. Raises EngineUnreachableError if the scheduler does not
-    respond within 30 seconds.
+    messages. Once the worker is registered, `started` receives the worker's address for other machines, and a function
+    that unregisters the worker within a second, so that its tasks run elsewhere and do not count as failed. Raises
+    EngineUnreachableError if the scheduler does not respond within 30 seconds.
     """
     global _folder  # noqa: PLW0603  one worker is one process
     _folder = folder
@@ -116,31 +117,16 @@ async def serve(
                 "was not started. Start `dask scheduler` there (with the same TLS settings), then start the worker "
                 "again."
             ) from None
-        started(Worker(worker, asyncio.get_running_loop()))
-        await worker.finished()
+        loop = asyncio.get_running_loop()
 
-
-@dataclass(frozen=True)
-class Worker:
-    """A worker that is registered with the scheduler."""
-
-    _worker: distributed.Worker
-    _loop: asyncio.AbstractEventLoop
-
-    @property
-    def address(self) -> str:
-        """Address at which other machines can reach this worker."""
-        return str(self._worker.address)
-
-    def leave(self) -> None:
-        """Unregister, so that tasks run elsewhere and are not treated as failed. Takes at most a second."""
-
-        async def unregister() -> None:
-            await self._worker.scheduler.unregister(
-                address=self._worker.contact_address, stimulus_id="wme-worker-leaves", expected=True
+        def leave() -> None:
+            unregistered = worker.scheduler.unregister(
+                address=worker.contact_address, stimulus_id="wme-worker-leaves", expected=True
             )
+            asyncio.run_coroutine_threadsafe(unregistered, loop).result(timeout=1)
 
-        asyncio.run_coroutine_threadsafe(unregister(), self._loop).result(timeout=1)
+        started(str(worker.address), leave)
+        await worker.finished()
 
 
 def run(function: Callable[..., Any], arguments: tuple[Any, ...], probe: str) -> Outcome[None, Any]:

@@ -153,14 +153,6 @@ def specs(dataset: Dataset, *, skippable: bool = False) -> tuple[dg.AssetSpec, d
     )
 
 
-def without_steps(dataset: Dataset, partitions: dg.PartitionsDefinition[str]) -> list[dg.AssetSpec]:
-    """Return specs for a dataset that is not mirrored. Dagster shows these assets but cannot materialize them."""
-    return [
-        spec.replace_attributes(partitions_def=partitions, automation_condition=None, freshness_policy=None)
-        for spec in specs(dataset)
-    ]
-
-
 HOUR = timedelta(hours=1)
 _NOTE = TypeAdapter(AwareDatetime)
 _log = logging.getLogger(__name__)

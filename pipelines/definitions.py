@@ -36,11 +36,12 @@ def build_assets(
     # the assets depend only on the first hour and the choice of datasets, so commands that build definitions repeatedly
     # mostly find them in the cache
     of_snapshots, of_hours = datasets.datasets(Family.SNAPSHOT), datasets.datasets(Family.HOURLY)
+    partitions = dict.fromkeys(of_hours, hours) | {one: layers.snapshots_of(one) for one in of_snapshots}
     without_steps = (
-        spec
-        for one in (*of_snapshots, *of_hours)
+        spec.replace_attributes(partitions_def=own, automation_condition=None, freshness_policy=None)
+        for one, own in partitions.items()
         if one not in offered
-        for spec in layers.without_steps(one, hours if one.family is Family.HOURLY else layers.snapshots_of(one))
+        for spec in layers.specs(one)
     )
     return (
         *_referenced(

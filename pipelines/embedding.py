@@ -80,7 +80,7 @@ class Prefix:
             partitions_def=self._partitions(made.partitions_def),
             can_subset=made.can_subset,
             backfill_policy=made.backfill_policy,
-            pool=self._pool(made.op),
+            pool=None if made.op.pool is None else self.name(made.op.pool),
             config_schema=_fields(made.op),
         )
         return declare(self.adapted(_function(made.op)))
@@ -89,9 +89,6 @@ class Prefix:
         (spec,) = made.check_specs
         declare = dg.asset_check(asset=self.key(spec.asset_key), name=spec.name, description=spec.description)
         return declare(self.adapted(_function(made.op)))
-
-    def _pool(self, op: dg.OpDefinition) -> str | None:
-        return None if op.pool is None else self.name(op.pool)
 
     def _partitions(self, made: dg.PartitionsDefinition[str] | None) -> dg.PartitionsDefinition[str] | None:
         if isinstance(made, dg.DynamicPartitionsDefinition):

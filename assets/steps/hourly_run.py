@@ -103,27 +103,20 @@ class HourlyRun:
                         raise
                     failed[hour] = error
                 advance(1)
-        if self.stopped is None:
-            self._check_names(client)
+        if self.stopped is None and self.plans:
+            # projects and namespaces without any record might be misspelt
+            absent = [place for place in self.scope if all(place in plan.absent for plan in self.plans.values())]
+            projects, namespaces = [project for project, _ in absent], [number for _, number in absent]
+            try:
+                connection.check_names(client, layout, projects, namespaces)
+            except errors.UnreachableError as error:
+                self.stopped = error
+            except errors.ServiceUnavailable:
+                pass  # the reference lists must not fail an hour, and the next run checks the names again
         for hour, why in failed.items():
             self.fail(hour, why)
         if self.stopped is None:
             check_disk(self.plans.values(), layout.root, self.lake.settings.min_free_gb)
-
-    def _check_names(self, client: EnterpriseClient) -> None:
-        """Check that the names of projects and namespaces without any record are not misspelt."""
-        if not self.plans:
-            return
-        absent = [place for place in self.scope if all(place in plan.absent for plan in self.plans.values())]
-        # unavailable reference lists must not fail an hour, because the next run checks the names again
-        try:
-            connection.check_names(
-                client, self.lake.layout, [project for project, _ in absent], [number for _, number in absent]
-            )
-        except errors.UnreachableError as error:
-            self.stopped = error
-        except errors.ServiceUnavailable:
-            pass
 
     def ingest(
         self, hour: datetime, selected: Collection[dg.AssetKey], client: EnterpriseClient | None

@@ -100,9 +100,14 @@ def clean(
     if not warehouse.build_path.exists() or not warehouse.is_complete():
         return Cleaning((), ())
     with warehouse.ledger() as ledger, removing(layout.root) as may_remove:
+        try:
+            with warehouse.compacting():
+                compacts = False
+        except WarehouseBusyError:
+            compacts = True  # the compaction might have written files that are not yet in the ledger
         since = files.read_cache(journal, _SEEN) or {}
         found = []
-        for path, why in _replaced(layout, ledger, now, compacts=_compacts(warehouse)):
+        for path, why in _replaced(layout, ledger, now, compacts=compacts):
             with contextlib.suppress(FileNotFoundError):  # the file has disappeared
                 name = layout.relative(path)
                 # the grace period of an entry in the future starts now, because the clock was set back
@@ -127,15 +132,6 @@ def clean(
 
 def _journal(layout: Layout) -> Path:
     return layout.root / "state" / "replaced.json"
-
-
-def _compacts(warehouse: Warehouse) -> bool:
-    """Return True if a running compaction might have written files that are not yet in the ledger."""
-    try:
-        with warehouse.compacting():
-            return False
-    except WarehouseBusyError:
-        return True
 
 
 def _replaced(layout: Layout, ledger: Ledger, now: datetime, *, compacts: bool) -> Iterator[tuple[Path, str]]:

@@ -124,29 +124,28 @@ def archived_snapshot(
 
 def archived_sets(folder: Path, dataset: Dataset) -> dict[Path, ArchivedSnapshot]:
     """Return the snapshot versions in an archive folder, by manifest. Files of older versions can be missing."""
-    return {path: _archived(path, dataset) for path in sorted(folder.glob(f"*.{SET}"))}
-
-
-def _archived(manifest: Path, dataset: Dataset) -> ArchivedSnapshot:
-    found = read_set(manifest)
-    record = found.snapshot
-    # without the time of the export, use the time when the set became complete
-    exported_at = record.date_modified or datetime.fromtimestamp(manifest.stat().st_mtime, UTC)
-    archives = tuple(
-        SnapshotArchive(
-            dataset=dataset,
-            path=manifest.with_name(file.name),
-            identifier=file.identifier,
-            version=file.version,
-            project_id=record.project_id,
-            namespace_id=record.namespace_id,
-            snapshot_id=record.identifier,
-            snapshot_version=record.version,
-            exported_at=exported_at,
+    sets = {}
+    for manifest in sorted(folder.glob(f"*.{SET}")):
+        found = read_set(manifest)
+        record = found.snapshot
+        # without the time of the export, use the time when the set became complete
+        exported_at = record.date_modified or datetime.fromtimestamp(manifest.stat().st_mtime, UTC)
+        archives = tuple(
+            SnapshotArchive(
+                dataset=dataset,
+                path=manifest.with_name(file.name),
+                identifier=file.identifier,
+                version=file.version,
+                project_id=record.project_id,
+                namespace_id=record.namespace_id,
+                snapshot_id=record.identifier,
+                snapshot_version=record.version,
+                exported_at=exported_at,
+            )
+            for file in found.files
         )
-        for file in found.files
-    )
-    return ArchivedSnapshot(dataset, record.identifier, record.version, exported_at, archives)
+        sets[manifest] = ArchivedSnapshot(dataset, record.identifier, record.version, exported_at, archives)
+    return sets
 
 
 def all_conversions(

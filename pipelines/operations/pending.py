@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
 
 from assets.layers import HOUR
 from assets.steps import hour as batches
@@ -95,13 +96,9 @@ def archived_snapshots(dataset: Dataset, settings: Settings) -> tuple[list[str],
 
 
 def spans(hours: Iterable[datetime]) -> list[list[datetime]]:
-    found: list[list[datetime]] = []
-    for hour in sorted(hours):
-        if found and found[-1][-1] + HOUR == hour:
-            found[-1].append(hour)
-        else:
-            found.append([hour])
-    return found
+    """Group hours into spans of consecutive hours."""
+    numbered = groupby(enumerate(sorted(hours)), lambda one: one[1] - one[0] * HOUR)
+    return [[hour for _, hour in span] for _, span in numbered]
 
 
 def reference_due(layout: Layout, now: datetime) -> bool:

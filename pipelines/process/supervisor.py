@@ -54,7 +54,13 @@ def words(lock: Path, command: list[str]) -> list[str]:
 
 
 def end_with_supervisor() -> None:
-    """End this process group when standard input is closed, which means that the supervisor has ended."""
+    """End this process group when standard input is closed, which means that the supervisor has ended.
+
+    Default signal handling is restored, because the supervisor blocks signals, and a script might ignore Ctrl-C.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
     def wait() -> None:
         while os.read(0, 1):
@@ -70,9 +76,8 @@ def main() -> None:
     held = hold(Path(lock))
     if held is None:
         sys.exit(refusal(Path(lock)))
-    # the signals are blocked here, and the group would inherit the blocked signals
     process = subprocess.Popen(  # noqa: S603 - our own environment's command
-        [sys.executable, "-c", _UNBLOCKED, *command],
+        command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -88,16 +93,6 @@ def main() -> None:
         f"Dagster's servers ended unexpectedly (exit code {code}). Committed work is kept. Run the same command again "
         "to continue."
     )
-
-
-#: Program that restores default signal handling before the command starts, even if a script ignores Ctrl-C.
-_UNBLOCKED = """
-import os, signal, sys
-for number in (signal.SIGINT, signal.SIGTERM):
-    signal.signal(number, signal.SIG_DFL)
-signal.pthread_sigmask(signal.SIG_SETMASK, ())
-os.execv(sys.argv[1], sys.argv[1:])
-"""
 
 
 def _copy(process: subprocess.Popen[bytes]) -> None:

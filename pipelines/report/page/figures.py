@@ -63,14 +63,17 @@ def areas(edges: Sequence[datetime], series: Sequence[Sequence[float | None]], u
         for number, values in enumerate(series)
         for at, value in zip(edges, [*values, *values[-1:]], strict=True)
     ]
+    # no labels for fractions of files
+    axis = {"labelExpr": _LABELS[unit]} | ({} if unit == "h" else {"tickMinStep": 1})
+    scale = {"nice": False, "domainMin": 0}
     numbers = list(range(len(series)))
-    colours = {"domain": numbers, "range": [_series(number) for number in numbers]}
+    colours = {"domain": numbers, "range": [f"var(--series-{number})" for number in numbers]}
     picture = {
         "data": {"values": rows},
         "mark": {"type": "area", "interpolate": "step-after"},
         "encoding": {
             "x": _time("at"),
-            "y": _quantity(unit) | {"stack": "zero"},
+            "y": {"field": "value", "type": "quantitative", "axis": axis, "scale": scale, "stack": "zero"},
             "color": {"field": "series", "type": "nominal", "scale": colours, "legend": None},
             "order": {"field": "series"},
         },
@@ -108,20 +111,10 @@ def coverage(edges: Sequence[datetime], rows: Mapping[str, Sequence[str]], label
     return _svg({"layer": layers}, _ROW * len(rows), label)
 
 
-def _series(number: int) -> str:
-    return f"var(--series-{number})"
-
-
 def _time(field: str, limits: Sequence[str] | None = None) -> dict[str, Any]:
     scale = {"type": "utc"} | ({"domain": limits} if limits else {})
     axis = {"labelExpr": _TIMES, "tickCount": 5, "labelOverlap": True, "labelFlush": False}
     return {"field": field, "type": "temporal", "scale": scale, "axis": axis}
-
-
-def _quantity(unit: str) -> dict[str, Any]:
-    # no labels for fractions of files
-    axis = {"labelExpr": _LABELS[unit]} | ({} if unit == "h" else {"tickMinStep": 1})
-    return {"field": "value", "type": "quantitative", "axis": axis, "scale": {"nice": False, "domainMin": 0}}
 
 
 def _svg(picture: Mapping[str, Any], height: int, label: str) -> str:

@@ -135,18 +135,15 @@ def run(function: Callable[..., Any], arguments: tuple[Any, ...], probe: str) ->
     Errors are returned as values, so they arrive intact and Dask does not log them.
     """
     try:
-        _check_folder(probe)
-        return Outcome(None, result=function(*arguments))
+        if _folder is not None:
+            with contextlib.suppress(OSError):
+                next(_folder.iterdir(), None)  # makes a network file system refresh its view of the folder
+        if _folder is not None and (_folder / probe).exists():
+            return Outcome(None, result=function(*arguments))
+        why = f"the worker on {socket.gethostname()} does not find the run in {_folder}."
+        return Outcome(None, error=FolderNotSharedError(why))
     except Exception as error:  # noqa: BLE001  the caller decides about each error
         return Outcome(None, error=portable(error))
-
-
-def _check_folder(probe: str) -> None:
-    if _folder is not None:
-        with contextlib.suppress(OSError):
-            next(_folder.iterdir(), None)  # makes a network file system refresh its view of the folder
-    if _folder is None or not (_folder / probe).exists():
-        raise FolderNotSharedError(f"the worker on {socket.gethostname()} does not find the run in {_folder}.")
 
 
 def portable(error: Exception) -> Exception:

@@ -11,19 +11,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, TypeVar
 
 import dagster as dg
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ValidationError
 
-from resources.adapters import run_fields
 from resources.data_folder import advice
 from resources.errors import MirrorError, retryable, unavailable
 from resources.formatting import counted, hour_text, markdown_text, refusal, size_text, value_text
 from resources.lake import ConvertedFile, drift_of
 from resources.tables import Table
+
+_Config = TypeVar("_Config", bound=BaseModel)
 
 OWNERS = ("team:data-platform",)
 
@@ -175,23 +176,13 @@ def _unavailable(errors: Iterable[Exception]) -> dict[str, Any]:
     return {} if ending is None else {"unavailable": unavailable(ending), "retryable": retryable(ending)}
 
 
-class RunConfig(BaseModel):
-    """Configuration of a step in Dagster's launchpad. An invalid value fails the step with a message."""
-
-    @classmethod
-    def config_schema(cls) -> dict[str, dg.Field]:
-        return run_fields(cls.model_fields)
-
-    @classmethod
-    def read(cls, context: dg.AssetExecutionContext | dg.OpExecutionContext) -> Self:
-        of_step = context.op_execution_context if isinstance(context, dg.AssetExecutionContext) else context
-        return cls(**of_step.op_config)
-
-    def __init__(self, **values: Any) -> None:
-        try:
-            super().__init__(**values)
-        except ValidationError as error:
-            raise dg.Failure(description=refusal(error), allow_retries=False) from None
+def run_config(form: type[_Config], context: dg.AssetExecutionContext | dg.OpExecutionContext) -> _Config:
+    """Read a step's configuration from Dagster's launchpad. An invalid value fails the step with a message."""
+    of_step = context.op_execution_context if isinstance(context, dg.AssetExecutionContext) else context
+    try:
+        return form(**of_step.op_config)
+    except ValidationError as error:
+        raise dg.Failure(description=refusal(error), allow_retries=False) from None
 
 
 @contextmanager

@@ -10,12 +10,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from assets import checks, layers
-from assets.describe import RunConfig, earlier_work, failed_hours, failure, sentence, tell
+from assets.describe import earlier_work, failed_hours, failure, run_config, sentence, tell
 from assets.layers import RunTag, hour_of, key_of, oldest_hour, recent_hours
 from assets.steps.hourly_run import HourlyRun
+from resources import adapters
 from resources.adapters import HOURS_POOL, EngineResource, EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import Dataset
 from resources.errors import MirrorError, ends_run
@@ -24,7 +25,7 @@ from resources.lake import sweep
 from resources.tables import HourState
 
 
-class HourlyConfig(RunConfig):
+class HourlyConfig(BaseModel):
     """Options for a run over several hours. By default, the run fetches and converts only missing files."""
 
     convert_again: bool = Field(
@@ -46,7 +47,7 @@ def hourly_assets(dataset: Dataset, hours: dg.HourlyPartitionsDefinition) -> dg.
         # one run per day, because starting a run takes longer than processing an hour
         backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run=24),
         pool=HOURS_POOL,
-        config_schema=HourlyConfig.config_schema(),
+        config_schema=adapters.run_fields(HourlyConfig.model_fields),
     )
     def bring_in(
         context: dg.AssetExecutionContext,
@@ -56,7 +57,7 @@ def hourly_assets(dataset: Dataset, hours: dg.HourlyPartitionsDefinition) -> dg.
         engine: EngineResource,
     ) -> Iterator[Any]:
         """Archive, convert and load the run's hours. If any hours fail, the run fails at the end and lists them."""
-        config, selected = HourlyConfig.read(context), layers.own(context.selected_asset_keys)
+        config, selected = run_config(HourlyConfig, context), layers.own(context.selected_asset_keys)
         if config.convert_again and layers.warehouse_key(dataset) not in selected:
             raise dg.Failure(
                 f"convert_again requires the asset warehouse/{dataset.name}, because rows from damaged files must be "
@@ -64,7 +65,7 @@ def hourly_assets(dataset: Dataset, hours: dg.HourlyPartitionsDefinition) -> dg.
                 allow_retries=False,
             )
         try:
-            converter = engine.converter(lake)
+            converter = engine.converter(lake, is_local=config.convert_again)
         except MirrorError as error:
             raise failure(error) from error
         with converter:

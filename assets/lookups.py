@@ -10,12 +10,12 @@ from functools import partial
 from typing import Any
 
 import dagster as dg
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from assets import layers
-from assets.describe import RunConfig, as_failure, failure
+from assets.describe import as_failure, failure, run_config
 from assets.steps import lookup
-from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
+from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource, run_fields
 from resources.datasets import LOOKUPS
 from resources.enterprise.errors import ServiceUnavailable
 from resources.lake.journal import Asked
@@ -32,7 +32,7 @@ FREE_GROUP, PAID_SAMPLE = "group_1", 10
 _now = partial(datetime.now, UTC)
 
 
-class LookupsConfig(RunConfig):
+class LookupsConfig(BaseModel):
     """Lookup budget for a run."""
 
     most_lookups: int | None = Field(
@@ -44,7 +44,7 @@ class LookupsConfig(RunConfig):
     )
 
 
-@dg.multi_asset(name="look_up", specs=layers.specs(LOOKUPS), config_schema=LookupsConfig.config_schema())
+@dg.multi_asset(name="look_up", specs=layers.specs(LOOKUPS), config_schema=run_fields(LookupsConfig.model_fields))
 def lookups(
     context: dg.AssetExecutionContext,
     enterprise: EnterpriseResource,
@@ -53,7 +53,7 @@ def lookups(
     engine: EngineResource,
 ) -> Any:
     """Look up watched and uncertain pages within the budget, and load the responses."""
-    config = LookupsConfig.read(context)
+    config = run_config(LookupsConfig, context)
     layout, store, workers = lake.layout, warehouse.warehouse, engine.engine(context.log.info)
     with as_failure(), lookup.alone(layout), engine.converter(lake) as converter:
         bodies = lake.bodies_of(LOOKUPS)

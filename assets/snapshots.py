@@ -12,10 +12,11 @@ from typing import Any
 import dagster as dg
 
 from assets import checks, layers
-from assets.describe import RunConfig, as_failure, earlier_work, lake_metadata_of, sized
+from assets.describe import as_failure, earlier_work, lake_metadata_of, run_config, sized
 from assets.layers import snapshots_of
 from assets.steps import snapshot
 from assets.steps.converting import NotArchivedError, convert_archives, known_conversions
+from resources import adapters
 from resources.adapters import SNAPSHOTS_POOL, EngineResource, EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import Dataset
 from resources.datasets.paths import safe
@@ -25,10 +26,6 @@ from resources.formatting import listed
 
 #: Pattern of all known identifiers, used only if the service cannot be queried.
 _IDENTIFIER = re.compile(r".+_namespace_\d+")
-
-
-class SnapshotConfig(RunConfig, SnapshotOptions):
-    """Options for fetching the snapshot. By default, the download's form depends on the quota, disk and machine."""
 
 
 def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
@@ -45,7 +42,7 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
         partitions_def=partitions,
         can_subset=True,
         pool=SNAPSHOTS_POOL,
-        config_schema=SnapshotConfig.config_schema(),
+        config_schema=adapters.run_fields(SnapshotOptions.model_fields),
     )
     def files(
         context: dg.AssetExecutionContext,
@@ -55,7 +52,7 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
         engine: EngineResource,
     ) -> Iterator[Any]:
         """Archive and convert the current version of one snapshot."""
-        config, selected = SnapshotConfig.read(context), layers.own(context.selected_asset_keys)
+        config, selected = run_config(SnapshotOptions, context), layers.own(context.selected_asset_keys)
         if not selected:
             yield from _recalled(context, dataset, lake, warehouse)
             return

@@ -12,10 +12,10 @@ from functools import partial
 from typing import Any
 
 import dagster as dg
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from assets import layers
-from assets.describe import OWNERS, RunConfig, as_failure, lake_metadata
+from assets.describe import OWNERS, as_failure, lake_metadata, run_config
 from assets.steps import stream
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import Family, datasets
@@ -40,7 +40,7 @@ _COUNTS = {
 }
 
 
-class StreamConfig(RunConfig):
+class StreamConfig(BaseModel):
     """Duration and options for a stream run."""
 
     minutes: float = Field(
@@ -97,7 +97,7 @@ def read_stream(
 
     The name of the step that calls this function ends with `STEP`.
     """
-    config, now = StreamConfig.read(context), datetime.now(UTC)
+    config, now = run_config(StreamConfig, context), datetime.now(UTC)
     prefix = context.op_def.name.removesuffix(STEP).removesuffix("_")  # set by an embedding project
     key = KEY.with_prefix(prefix) if prefix else KEY
     until = time.monotonic() + config.minutes * 60

@@ -11,7 +11,7 @@ that is useful without Dagster, for example in a notebook, belongs in the underl
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from types import NoneType
@@ -25,7 +25,7 @@ from resources.datasets import Dataset
 from resources.engine import Engine, Reporter, line_reporter
 from resources.enterprise import EnterpriseClient
 from resources.lake import Converter, Layout
-from resources.remote import SCHEME, RemoteWorkers, compactor
+from resources.remote import SCHEME, RemoteWorkers
 from resources.settings import BODIES, Settings
 from resources.warehouse import Warehouse
 
@@ -146,7 +146,10 @@ class ConfiguredEngine(_Configured):
         return Engine(workers=self.settings.workers, reporter=self.reporter or line_reporter(say))
 
     def converter(self, lake: ConfiguredLake, *, is_local: bool = False) -> Converter | RemoteWorkers:
-        """Return a context manager that yields a converter of archives. `is_local` selects this process's threads."""
+        """Return a context manager that yields a converter of archives.
+
+        With `is_local`, the converter uses this process's threads, because remote workers cannot verify lake files.
+        """
         self.check()
         lake.check()
         chosen, longest = self.settings, lake.record_bytes_max
@@ -162,7 +165,9 @@ class ConfiguredEngine(_Configured):
         """Return a context manager that yields the remote compaction workers, or None if local threads are used."""
         self.check()
         lake.check()
-        return compactor(self.settings.engine, lake.layout, record_bytes_max=lake.record_bytes_max)
+        if not self.settings.engine.startswith(SCHEME):
+            return nullcontext()
+        return RemoteWorkers(self.settings.engine, lake.layout, record_bytes_max=lake.record_bytes_max)
 
 
 def build_resources(settings: Settings) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from importlib import metadata
@@ -132,15 +132,6 @@ class RemoteWorkers:
             done(Outcome(job, result=outcome.result, error=error))
 
         self.cluster.map(compact_here, calls, landed)
-
-
-def compactor(
-    address: str, layout: Layout, *, record_bytes_max: int = RECORD_BYTES_MAX
-) -> AbstractContextManager[RemoteWorkers | None]:
-    """Open WME_ENGINE's compaction workers as a context manager. The value is None if local threads are used."""
-    if address.startswith(SCHEME):
-        return RemoteWorkers(address, layout, record_bytes_max=record_bytes_max)
-    return nullcontext()
 
 
 def versions(record_bytes_max: int = RECORD_BYTES_MAX) -> dict[str, str]:

@@ -11,7 +11,6 @@ from resources.engine.mapping import increments
 from resources.errors import MirrorError
 from resources.lake import (
     Archive,
-    ConversionError,
     ConvertedFile,
     Converter,
     LakeError,
@@ -60,14 +59,9 @@ def attempts(
 
     Existing conversions are reused. Progress reports show `name`. With `again`, which remote workers do not support,
     existing files are verified against their checksums. Damaged files are replaced and marked as `converted`. Raises
-    EngineError if the remote workers cannot be used, or ConversionError if `again` is set for remote workers.
+    EngineError if the remote workers cannot be used.
     """
     kept, longest = frozenset(bodies), converter.record_bytes_max
-    if again and isinstance(converter, RemoteWorkers):
-        raise ConversionError(
-            "Only the run's own threads can verify files, but WME_ENGINE specifies remote workers. Nothing was "
-            "done. Set resources: {engine: {config: {address: threads}}} for this run."
-        )
     total = sum(a.path.stat().st_size for a in archives if again or find_conversion(a, layout, kept, longest) is None)
     with engine.task(f"convert {name}{' again' if again else ''}", total, "B") as advance:
         if isinstance(converter, RemoteWorkers):

@@ -15,7 +15,7 @@ from assets.published import WHEN_DUE
 from pipelines.automation import discovery
 from pipelines.embedding import Prefix, deferred
 from pipelines.process.processes import executor
-from resources.adapters import STREAM_POOL, EnterpriseResource, WarehouseResource
+from resources.adapters import STREAM_POOL, EnterpriseResource, WarehouseResource, run_fields
 from resources.datasets import Dataset, Family, datasets, last_complete_hour
 from resources.errors import MirrorError
 from resources.formatting import hour_text
@@ -97,7 +97,7 @@ def _stream(prefix: Prefix) -> dg.JobDefinition:
         name=prefix.name(streams.STEP),
         out=dg.Out(dg.Nothing),
         pool=prefix.name(STREAM_POOL),
-        config_schema=streams.StreamConfig.config_schema(),
+        config_schema=run_fields(streams.StreamConfig.model_fields),
         description="Reads the realtime stream for a while and reports the stored events as lake/live_changes.",
     )(prefix.adapted(streams.read_stream))
 

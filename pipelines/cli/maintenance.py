@@ -193,8 +193,8 @@ def compact(*, dry_run: bool, quiet: bool) -> None:
     """
     from assets.published import format_merged
     from assets.steps.compaction import Compacted, compact_lake, planned
+    from resources.adapters import ConfiguredEngine, ConfiguredLake
     from resources.lake import Layout
-    from resources.remote import compactor
 
     if dry_run and quiet:
         raise click.UsageError("--dry-run cannot be combined with --quiet.")
@@ -224,8 +224,7 @@ def compact(*, dry_run: bool, quiet: bool) -> None:
             )
         return
     layout = Layout(settings.data)
-    workers = compactor(settings.engine, layout, record_bytes_max=settings.max_record_mb << 20)
-    with terminal.progress() as reporter, workers as remote:
+    with terminal.progress() as reporter, ConfiguredEngine(settings).compactor(ConfiguredLake(settings)) as remote:
         done = compact_lake(
             layout,
             warehouse,

@@ -35,30 +35,6 @@ def check(plans: Sequence[SnapshotPlan]) -> None:
         check_together(some)
 
 
-def cost(plans: Sequence[SnapshotPlan]) -> dict[str, Any]:
-    """Return the combined cost of downloading snapshots one after another.
-
-    `unit_counts` contains the quota units by counter (`snapshot`, `chunk`). `obstacle` is the message that explains why
-    the download would be refused, or None if it would start.
-    """
-    units: Counter[str] = Counter()
-    for plan in plans:
-        if plan.product is not None and plan.unit_count:
-            units[plan.product] += plan.unit_count
-    obstacle = None
-    try:
-        check(plans)
-    except (errors.QuotaExceeded, errors.BudgetExceeded, errors.DiskFull) as error:
-        obstacle = error.message
-    return {
-        "unit_counts": dict(units),
-        "missing_bytes": sum(plan.missing_bytes for plan in plans),
-        "disk_bytes": sum(plan.disk_bytes for plan in plans),
-        "free_bytes": min(plan.free_bytes for plan in plans),
-        "obstacle": obstacle,
-    }
-
-
 def plan(
     client: EnterpriseClient,
     settings: Settings,
@@ -143,7 +119,11 @@ def snapshot_json(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def plan_json(plans: Sequence[SnapshotPlan]) -> dict[str, Any]:
-    """Return plans and their combined cost as JSON values."""
+    """Return plans and their combined cost as JSON values.
+
+    `unit_counts` contains the quota units by counter (`snapshot`, `chunk`). `obstacle` is the message that explains why
+    the download would be refused, or None if it would start.
+    """
     own = (
         "identifier form reason sentence product unit_count units_left size_bytes missing_bytes disk_bytes free_bytes "
         "fits_quota fits_disk folder"
@@ -153,7 +133,23 @@ def plan_json(plans: Sequence[SnapshotPlan]) -> dict[str, Any]:
         | {"version": plan.snapshot.version, "file_count": len(plan.files), "missing_file_count": len(plan.missing)}
         for plan in plans
     ]
-    return {"snapshots": each} | cost(plans)
+    units: Counter[str] = Counter()
+    for plan in plans:
+        if plan.product is not None and plan.unit_count:
+            units[plan.product] += plan.unit_count
+    obstacle = None
+    try:
+        check(plans)
+    except (errors.QuotaExceeded, errors.BudgetExceeded, errors.DiskFull) as error:
+        obstacle = error.message
+    return {
+        "snapshots": each,
+        "unit_counts": dict(units),
+        "missing_bytes": sum(plan.missing_bytes for plan in plans),
+        "disk_bytes": sum(plan.disk_bytes for plan in plans),
+        "free_bytes": min(plan.free_bytes for plan in plans),
+        "obstacle": obstacle,
+    }
 
 
 def fetched_json(plan: SnapshotPlan, downloads: Sequence[Download]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ The command accepts the options of `dagster-webserver`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -43,22 +43,19 @@ _LINKS: Final = b"""<nav aria-label="Dagster UI">
 """
 
 
-class Guard:
-    """ASGI middleware that refuses requests from other websites. `hosts` contains more public names (WME_UI_HOSTS)."""
+def guarded(app: ASGIApp, hosts: Iterable[str]) -> ASGIApp:
+    """Refuse requests from other websites. `hosts` contains more public names of this UI (WME_UI_HOSTS)."""
+    public = {host_of(name) for name in hosts}
 
-    def __init__(self, app: ASGIApp, hosts: Iterable[str]) -> None:
-        self._app = app
-        self._public = {host_of(name) for name in hosts}
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         async def unframed(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).append("Content-Security-Policy", _FRAMES)
             await send(message)
 
-        refused = self._refusal(scope) if scope["type"] in {"http", "websocket"} else None
+        refused = _refusal(scope, public) if scope["type"] in {"http", "websocket"} else None
         if refused is None:
-            await self._app(scope, receive, unframed)
+            await app(scope, receive, unframed)
             return
         status, sentence = refused
         answer = PlainTextResponse(
@@ -66,74 +63,70 @@ class Guard:
         )
         await answer(scope, receive, send)
 
-    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
-        """Return the status and reason for refusing a request, or None if the request is allowed."""
-        headers = Headers(scope=scope)
-        for name in _ONCE:
-            if len(headers.getlist(name)) > 1:
-                return 400, f"the header {name.title()} was sent twice."
-        text = headers.get("host", "")
-        host = host_of(text)
-        if host is None or (host[0] not in LOOPBACK and host not in self._public):
+    return serve
+
+
+def _refusal(scope: Scope, public: Collection[tuple[str, int | None] | None]) -> tuple[int, str] | None:
+    """Return the status and reason for refusing a request, or None if the request is allowed."""
+    headers = Headers(scope=scope)
+    for name in _ONCE:
+        if len(headers.getlist(name)) > 1:
+            return 400, f"the header {name.title()} was sent twice."
+    text = headers.get("host", "")
+    host = host_of(text)
+    if host is None or (host[0] not in LOOPBACK and host not in public):
+        return 403, (
+            f"the host {_quoted(text)} is not a known host name of this UI. If it belongs to this UI, add the "
+            "name to WME_UI_HOSTS and restart."
+        )
+    origin = headers.get("origin")
+    if origin is not None:
+        scheme, _, rest = origin.partition("://")
+        page = host_of(rest) if scheme.lower() in {"http", "https"} else None
+        if page is None or (page != host and page not in public):
             return 403, (
-                f"the host {_quoted(text)} is not a known host name of this UI. If it belongs to this UI, add the "
-                "name to WME_UI_HOSTS and restart."
+                f"the request comes from a page with the origin {_quoted(origin)}. If this is the UI's public "
+                "address, add its host to WME_UI_HOSTS and restart."
             )
-        origin = headers.get("origin")
-        if origin is not None:
-            scheme, _, rest = origin.partition("://")
-            page = host_of(rest) if scheme.lower() in {"http", "https"} else None
-            if page is None or (page != host and page not in self._public):
-                return 403, (
-                    f"the request comes from a page with the origin {_quoted(origin)}. If this is the UI's public "
-                    "address, add its host to WME_UI_HOSTS and restart."
-                )
-        method = scope["method"] if scope["type"] == "http" else ""
-        site = headers.get("sec-fetch-site", "none")
-        if site not in {"none", "same-origin"} and not (
-            method in {"GET", "HEAD"}
-            and (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == ("navigate", "document")
-        ):
-            return 403, (
-                f"a page on another website sent the request (Sec-Fetch-Site: {_quoted(site)}). Other websites can "
-                "only link to the UI. No setting changes this restriction."
-            )
-        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        if method and method not in _READING and kind not in CONTENT_TYPES:
-            return 415, (
-                f"{method} needs the header Content-Type: application/json, not {_quoted(kind)}. No setting changes "
-                "this restriction."
-            )
-        # if a browser opens this URL, Dagster returns a page and runs no query
-        is_browser = "text/html" in headers.get("accept", "")
-        is_query = scope["path"].rstrip("/").endswith("/graphql") and scope["query_string"]
-        if method in _READING and is_query and not is_browser:
-            return 405, (
-                "GraphQL over GET is refused, because any website can send such a request. Use POST with the header "
-                "Content-Type: application/json. No setting changes this restriction."
-            )
-        return None
+    method = scope["method"] if scope["type"] == "http" else ""
+    site = headers.get("sec-fetch-site", "none")
+    if site not in {"none", "same-origin"} and not (
+        method in {"GET", "HEAD"}
+        and (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == ("navigate", "document")
+    ):
+        return 403, (
+            f"a page on another website sent the request (Sec-Fetch-Site: {_quoted(site)}). Other websites can "
+            "only link to the UI. No setting changes this restriction."
+        )
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if method and method not in _READING and kind not in CONTENT_TYPES:
+        return 415, (
+            f"{method} needs the header Content-Type: application/json, not {_quoted(kind)}. No setting changes "
+            "this restriction."
+        )
+    # if a browser opens this URL, Dagster returns a page and runs no query
+    is_browser = "text/html" in headers.get("accept", "")
+    is_query = scope["path"].rstrip("/").endswith("/graphql") and scope["query_string"]
+    if method in _READING and is_query and not is_browser:
+        return 405, (
+            "GraphQL over GET is refused, because any website can send such a request. Use POST with the header "
+            "Content-Type: application/json. No setting changes this restriction."
+        )
+    return None
 
 
-class WithReport:
-    """ASGI middleware that serves the report with added links to the UI."""
+def with_report(app: ASGIApp, page: Path) -> ASGIApp:
+    """Serve the report with added links to the UI."""
 
-    def __init__(self, app: ASGIApp, page: Path) -> None:
-        self._app = app
-        self._page = page
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if (
-            scope["type"] != "http"
-            or scope["path"] != data_folder.REPORT_PATH
-            or scope["method"] not in {"GET", "HEAD"}
-        ):
-            await self._app(scope, receive, send)
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        is_reading = scope["type"] == "http" and scope["method"] in {"GET", "HEAD"}
+        if not is_reading or scope["path"] != data_folder.REPORT_PATH:
+            await app(scope, receive, send)
             return
         headers = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
         answer: Response
         try:
-            page = await asyncio.to_thread(self._page.read_bytes)
+            content = await asyncio.to_thread(page.read_bytes)
         except FileNotFoundError:
             answer = PlainTextResponse(
                 "There is no report yet. Materialize published/report in the Dagster UI, or run `wme report`.\n",
@@ -141,8 +134,10 @@ class WithReport:
                 headers,
             )
         else:
-            answer = HTMLResponse(page.replace(b"</header>", _LINKS + b"</header>", 1), headers=headers)
+            answer = HTMLResponse(content.replace(b"</header>", _LINKS + b"</header>", 1), headers=headers)
         await answer(scope, receive, send)
+
+    return serve
 
 
 def _quoted(text: str) -> str:
@@ -153,7 +148,7 @@ def main() -> None:
     settings.load_env_file()
     chosen = settings.read()
     page = data_folder.report(chosen.data)
-    dagster_internals.webserver(lambda app: Guard(WithReport(app, page), chosen.ui_hosts))
+    dagster_internals.webserver(lambda app: guarded(with_report(app, page), chosen.ui_hosts))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from assets.describe import sentence
-from assets.snapshots import SnapshotConfig
 from pipelines.cli.snapshots import plan_snapshots
 from resources.enterprise import SnapshotOptions
 
@@ -58,7 +57,6 @@ def test_what_cannot_be_meant_fails_the_step_with_a_sentence_before_anything_is_
 def test_the_command_line_offers_the_same_under_the_same_names():
     offered = {one.name: one for one in plan_snapshots.params if isinstance(one, click.Option)}
     for name, field in SnapshotOptions.model_fields.items():
-        assert SnapshotConfig.model_fields[name].description == field.description
         assert offered[name].opts == [f"--{name.replace('_', '-')}"]
         assert offered[name].help == field.description
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.operations.snapshots import Report, check, cost, fetched_json
+from pipelines.operations.snapshots import Report, check, fetched_json, plan_json
 from resources.datasets import SNAPSHOT_ARTICLES
 from resources.enterprise import Disk, Download, FetchOptions, errors, models, plan_snapshot
 
@@ -38,7 +38,9 @@ def planned(project="enwiki", *, left=None, free=100 * GB, size=GB, form="whole"
 
 
 def test_units_are_counted_by_their_counter_and_bytes_together():
-    assert cost((planned(), planned("frwiki", form="chunks"), planned("dewiki", free=50 * GB))) == {
+    told = plan_json((planned(), planned("frwiki", form="chunks"), planned("dewiki", free=50 * GB)))
+    assert len(told.pop("snapshots")) == 3
+    assert told == {
         "unit_counts": {"snapshot": 2, "chunk": 2},
         "missing_bytes": 3 * GB,
         "disk_bytes": 6 * GB,
@@ -54,11 +56,11 @@ def test_what_fits_alone_may_not_fit_together(limits, kind):
         check((one,))
     with pytest.raises(kind) as caught:
         check(plans)
-    assert cost(plans)["obstacle"] == caught.value.message
+    assert plan_json(plans)["obstacle"] == caught.value.message
 
 
 def test_what_does_not_fit_alone_is_an_obstacle():
-    assert "has 0 left" in cost((planned(left=0),))["obstacle"]
+    assert "has 0 left" in plan_json((planned(left=0),))["obstacle"]
 
 
 def fetched(*downloads):

@@ -9,7 +9,7 @@ import asyncio
 
 import pytest
 
-from pipelines.process.webserver import Guard, WithReport
+from pipelines.process.webserver import guarded, with_report
 from resources import settings
 from resources.settings import SettingsError
 
@@ -46,7 +46,7 @@ def messages(method="GET", target="/", *headers, kind="http", hosts=PUBLIC, own=
     async def send(message):
         sent.append(message)
 
-    asyncio.run(Guard(server, hosts)(scope, None, send))
+    asyncio.run(guarded(server, hosts)(scope, None, send))
     return sent
 
 
@@ -227,7 +227,7 @@ def report_of(page, method="GET", path="/report"):
     async def send(message):
         sent.append(message)
 
-    asyncio.run(WithReport(server, page)({"type": "http", "method": method, "path": path, "headers": []}, None, send))
+    asyncio.run(with_report(server, page)({"type": "http", "method": method, "path": path, "headers": []}, None, send))
     return None if sent == [None] else (sent[0]["status"], sent[1]["body"].decode())
 
 

@@ -44,6 +44,7 @@ _MOST_BYTES: Final = 64 << 20
 #: Maximum length in bytes of a relative path and of each path component, as in common file systems.
 _NAME_BYTES, _PART_BYTES = 4_000, 255
 _KINDS: Final = {
+    stat.S_IFREG: "a regular file",
     stat.S_IFDIR: "a folder",
     stat.S_IFLNK: "a symbolic link",
     stat.S_IFIFO: "a named pipe",
@@ -82,9 +83,8 @@ def read(path: Path, *, most: int = _MOST_BYTES) -> bytes:
     a device, or if the file is too long.
     """
     with opened(path) as file:
-        # prevents reading an endless file
-        content = b"" if (is_long := os.fstat(file.fileno()).st_size > most) else file.read(most + 1)
-    if is_long or len(content) > most:
+        content = file.read(most + 1)
+    if len(content) > most:
         raise _unusable(f"The file {path} is longer than {most:,} bytes, so it cannot be the expected file.")
     return content
 
@@ -187,21 +187,18 @@ def check_way(folder: Path, path: Path) -> None:
         except FileNotFoundError:
             return
         if stat.S_IFMT(mode) != kind:
-            found = "a regular file" if stat.S_ISREG(mode) else _KINDS.get(stat.S_IFMT(mode), "something else")
-            wanted = "a folder" if kind == stat.S_IFDIR else "a regular file"
-            raise UnusableFileError(f"{place} is {found}, but {wanted} is expected.")
+            found = _KINDS.get(stat.S_IFMT(mode), "something else")
+            raise UnusableFileError(f"{place} is {found}, but {_KINDS[kind]} is expected.")
 
 
-def md5_of(path: Path, advance: Callable[[float], None] | None = None) -> str:
+def md5_of(path: Path, advance: Callable[[float], None] = lambda _count: None) -> str:
     """Return a file's MD5 as lower-case hex, like the service's versions. `advance` receives byte counts."""
+    digest = new_md5()
     with opened(path) as file:
-        if advance is None:
-            return hashlib.file_digest(file, new_md5).hexdigest()
-        digest = new_md5()
         while piece := file.read(_PIECE_BYTES):
             digest.update(piece)
             advance(len(piece))
-        return digest.hexdigest()
+    return digest.hexdigest()
 
 
 def new_md5(content: bytes = b"") -> hashlib._Hash:

@@ -23,7 +23,7 @@ HEADER_BYTES_MAX = 1 << 20
 #: Maximum length of a member's name in messages and in `rejects`. Shortened names are followed by a digest.
 NAME_MAX = 200
 #: Suffix of members that contain records. Case is ignored.
-RECORDS = ".ndjson"
+_RECORDS = ".ndjson"
 _SECTOR = 512
 _ZEROS = bytes(_SECTOR)
 _SKIP_BYTES = 1 << 17
@@ -55,12 +55,6 @@ class Contents:
     others: list[str] = field(default_factory=list)
     goes_on: bool = False
 
-    def pass_over(self, name: str, size: int) -> None:
-        self.other_count += 1
-        self.other_bytes += size
-        if len(self.others) < _NAMED:
-            self.others.append(name)
-
     @property
     def named(self) -> str:
         """Names of the first members without records."""
@@ -71,7 +65,7 @@ class Contents:
         told = []
         if self.other_bytes:
             told.append(
-                f"Members that are not named *{RECORDS} were skipped: {self.named} "
+                f"Members that are not named *{_RECORDS} were skipped: {self.named} "
                 f"({self.other_count:,} members, {self.other_bytes:,} bytes)."
             )
         if self.goes_on:
@@ -141,24 +135,16 @@ class TarStream:
             count -= step
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A regular file in the tar: its display name, its size in bytes, and whether it should contain records."""
+def members(stream: TarStream, contents: Contents) -> Iterator[tuple[str, int]]:
+    """Yield the display name and size of each member with records, and skip the other members.
 
-    name: str
-    size: int
-    holds_records: bool
-
-
-def members(stream: TarStream, contents: Contents) -> Iterator[Member]:
-    """Yield the regular files. Each file must be read completely before the next file is requested.
-
-    Two blocks of zeros end a tar. Reading continues after zero blocks. Only further zeros or members may follow. Any
-    other data means that the tar is damaged. Raises the error that the stream's `failure` creates if the tar is damaged
-    or truncated, or has no members.
+    Each member must be read completely before the next member is requested. Two blocks of zeros end a tar. Reading
+    continues after zero blocks. Only further zeros or members may follow. Any other data means that the tar is damaged.
+    Raises the error that the stream's `failure` creates if the tar is damaged or truncated, or has no members with
+    records.
     """
     extended: dict[str, bytes] = {}
-    found = header_bytes = zeros = 0
+    found = record_count = header_bytes = zeros = 0
     while header := stream.sector():
         if header == _ZEROS[: len(header)]:
             zeros += 1
@@ -193,7 +179,14 @@ def members(stream: TarStream, contents: Contents) -> Iterator[Member]:
         # POSIX treats members of unknown types as files; links, folders and devices have no data
         if info.type in _FILES or info.type not in tarfile.SUPPORTED_TYPES:
             stream.enter(name)
-            yield Member(name, size, path.lower().endswith(RECORDS))
+            if path.lower().endswith(_RECORDS):
+                record_count += 1
+                yield name, size
+            else:
+                contents.other_count += 1
+                contents.other_bytes += size
+                contents.others += [name] if len(contents.others) < _NAMED else []
+                stream.skip(size)
             stream.enter(None)
             stream.skip(-size % _SECTOR)
     if extended or header_bytes or not (zeros or found):
@@ -202,6 +195,8 @@ def members(stream: TarStream, contents: Contents) -> Iterator[Member]:
         raise stream.error("the archive contains no members")
     if not zeros:
         raise stream.error("the tar file is truncated")
+    if not record_count:
+        raise stream.error(f"the archive contains no {_RECORDS} member, only {contents.named}")
 
 
 def _size(stream: TarStream, stated: int | bytes) -> int:

@@ -33,7 +33,7 @@ from resources.enterprise.errors import IntegrityError
 from resources.enterprise.http.answers import etag_in, moment_in, number_in
 from resources.enterprise.listing import shape_problem
 from resources.formatting import counted
-from resources.tar import RECORDS, Contents, Member, TarStream, members
+from resources.tar import Contents, TarStream, members
 
 #: Default maximum length of a record in bytes.
 RECORD_BYTES_MAX: Final = 256 << 20
@@ -122,16 +122,9 @@ class _Reader:
     def records(self, file: BinaryIO) -> Iterator[Any]:
         # unlike faster libraries, gzip returns all data that precedes the damage
         with gzip.GzipFile(fileobj=file, mode="rb") as unpacked:
-            stream, contents, found = TarStream(unpacked.readinto1, self._damage), Contents(), False
-            for member in members(stream, contents):
-                if member.holds_records:
-                    found = True
-                    yield from self._member(stream, member)
-                else:
-                    contents.pass_over(member.name, member.size)
-                    stream.skip(member.size)
-            if not found:
-                raise stream.error(f"the archive contains no {RECORDS} member, only {contents.named}")
+            stream = TarStream(unpacked.readinto1, self._damage)
+            for name, size in members(stream, Contents()):
+                yield from self._member(stream, name, size)
         if self._bad_count:
             more = self._bad_count - len(self._bad)
             named = "; ".join(self._bad) + (f"; and {more:,} more" if more else "")
@@ -141,8 +134,8 @@ class _Reader:
                 f"({named}). {self._given()} Report these lines to the vendor."
             )
 
-    def _member(self, stream: TarStream, member: Member) -> Iterator[Any]:
-        number, left = 0, member.size
+    def _member(self, stream: TarStream, name: str, left: int) -> Iterator[Any]:
+        number = 0
 
         def fill(buffer: Any) -> int:
             nonlocal left
@@ -158,10 +151,10 @@ class _Reader:
                 number, size, end = number + 1, len(line), line[-1:]
                 while end != b"\n" and (rest := file.readline(_STEP)):  # skip the rest of a line that is too long
                     size, end = size + len(rest), rest[-1:]
-                yield from self._record(member, number, size - (end == b"\n"), line)
+                yield from self._record(name, number, size - (end == b"\n"), line)
                 del line
 
-    def _record(self, member: Member, number: int, size: int, line: bytes) -> Iterator[Any]:
+    def _record(self, member: str, number: int, size: int, line: bytes) -> Iterator[Any]:
         """Yield a line's record, or nothing if the line is blank or invalid."""
         if size > self._longest:
             problem = f"the record has {size:,} bytes, which exceeds the maximum of {self._longest:,}"
@@ -186,7 +179,7 @@ class _Reader:
                 problem = "the line is JSON, but not an object"
         self._bad_count += 1
         if len(self._bad) < _NAMED:
-            self._bad.append(f"line {number:,} of {member.name}: {problem}")
+            self._bad.append(f"line {number:,} of {member}: {problem}")
 
     def _damage(self, what: str, *, member: str | None, offset: int) -> IntegrityError:
         place = f"in member {member} at byte {offset:,}" if member is not None else f"at byte {offset:,} of the tar"

@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from resources.datasets import datasets
 from resources.lake.archive.buffers import RECORD_BYTES_MAX
 from resources.lake.archives import Archive, Layout, SnapshotArchive
+from resources.lake.decode.strict import DriftCount
 from resources.lake.errors import ConversionError
 from resources.lake.rejects import lines_file
 from resources.lake_files import ConvertedFile, Drift
@@ -23,27 +25,22 @@ from resources.tables import REJECTED_LINES, Table, version_of
 CONVERTER_VERSION = 4
 #: Key of the conversion's facts in a Parquet file's metadata.
 METADATA_KEY = "conversion"
+_CONVERTED = TypeAdapter(ConvertedFile)
 
 
 def describe(facts: dict[str, Any], archive: Archive, layout: Layout, seconds: float | None) -> ConvertedFile:
     """Return the converted file described by its metadata `facts`. `seconds` is None if the file already existed."""
     target, rejects_target = targets(archive, layout, facts["digest"])
-    names = {field.name for field in fields(ConvertedFile)}
-    known = {name: value for name, value in facts.items() if name in names}
-    return ConvertedFile(
-        **known
-        | {
-            "path": target,
-            "rejects_path": rejects_target if facts["reject_count"] else None,
-            "batch_hour": archive.batch_hour,
-            "source_at": getattr(archive, "source_at", None),
-            "drift": tuple(Drift(**item) for item in facts["drift"]),
-            "remarks": tuple(facts["remarks"]),
-            "lake_bytes": layout.storage.size(target),
-            "seconds": seconds or 0.0,
-            "converted": seconds is not None,
-        }
-    )
+    known = {
+        "path": target,
+        "rejects_path": rejects_target if facts["reject_count"] else None,
+        "batch_hour": archive.batch_hour,
+        "source_at": getattr(archive, "source_at", None),
+        "lake_bytes": layout.storage.size(target),
+        "seconds": seconds or 0.0,
+        "converted": seconds is not None,
+    }
+    return _CONVERTED.validate_python(facts | known)
 
 
 def digest_of(archive: Archive, bodies: frozenset[str] | None = None, record_bytes_max: int = RECORD_BYTES_MAX) -> str:
@@ -107,8 +104,7 @@ def find_conversion(
 
 def drift_of(conversions: Iterable[ConvertedFile]) -> list[Drift]:
     """Return the undeclared fields from several conversions, with one entry per path, most frequent first."""
-    found: dict[str, Drift] = {}
-    for seen in (drift for conversion in conversions for drift in conversion.drift):
-        known = found.get(seen.path)
-        found[seen.path] = seen if known is None else Drift(seen.path, known.count + seen.count, known.example)
-    return sorted(found.values(), key=lambda drift: (-drift.count, drift.path))
+    found = DriftCount()
+    for conversion in conversions:
+        found.merge(conversion.drift)
+    return sorted(found.result(), key=lambda drift: (-drift.count, drift.path))

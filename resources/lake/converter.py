@@ -35,7 +35,7 @@ from resources.lake.decode.strict import DriftCount
 from resources.lake.encoded_blocks import encode_block, encoded_blocks
 from resources.lake.errors import ArchiveError, ConversionError, LakeError
 from resources.lake.parquet.writer import COMPRESSION_LEVEL, ParquetFile
-from resources.lake.rejects import RejectsFile, RejectTable, lines_file
+from resources.lake.rejects import RejectsFile, lines_file
 from resources.lake_files import ConvertedFile
 from resources.storage import UNREADABLE, verify
 from resources.tables import REJECTED_LINES, ChangeType, version_of
@@ -187,14 +187,10 @@ class Converter:
         contents, drift = Contents(), DriftCount()
         changes, line_count, has_strangers = Counter[str](), 0, False
         reader = RecordReader(archive.table, archive.given, kept, archive.latest)
-        lines_path = lines_file(rejects_target).relative_to(layout.lake).as_posix()
-        is_inside = archive.path.is_relative_to(layout.archive)
-        name = archive.path.relative_to(layout.archive).as_posix() if is_inside else archive.path.name
-        rejects = RejectTable(archive, name, lines_path)
         with (
             _trimmed(self._buffers),
             ParquetFile(target, archive.table, layout.storage) as rows_file,
-            RejectsFile(rejects_target, self._level, layout.storage) as rejects_file,
+            RejectsFile(rejects_target, archive, layout, self._level) as rejects,
             closing(
                 encoded_blocks(
                     read_blocks(archive.path, self._buffers, contents),
@@ -206,7 +202,7 @@ class Converter:
         ):
             for block in blocks:
                 if isinstance(block, LongLine):
-                    rejects_file.add_long_line(block, rejects, self.record_bytes_max)
+                    rejects.add_long_line(block, self.record_bytes_max)
                     line_count += 1
                 else:
                     line_count += block.line_count
@@ -217,7 +213,7 @@ class Converter:
                     if block.rejected is not None:
                         reasons = block.rejected[0].column("reason").dictionary.to_pylist()
                         has_strangers |= any(reason.endswith(OF_ANOTHER) for reason in reasons)
-                        rejects_file.add(*block.rejected)
+                        rejects.add(*block.rejected)
                 if progress is not None:
                     progress(block.archive_bytes, archive_bytes)
                 del block  # release the memory for the next block
@@ -227,10 +223,10 @@ class Converter:
                     "It contains only records from other projects or namespaces, and none from "
                     f"{archive.project_id} namespace {archive.namespace_id}",
                 )
-            if line_count != rows_file.row_count + rejects_file.row_count:
+            if line_count != rows_file.row_count + rejects.row_count:
                 raise ConversionError(
                     f"{archive.path.name} has {line_count:,} lines, but produced {rows_file.row_count:,} rows "
-                    f"and {rejects_file.row_count:,} rejects. Nothing was written to the lake. This is a defect of "
+                    f"and {rejects.row_count:,} rejects. Nothing was written to the lake. This is a defect of "
                     "the converter: keep the archive and report the defect."
                 )
             facts = {
@@ -245,9 +241,9 @@ class Converter:
                 "digest": digest,
                 "archive_bytes": archive_bytes,
                 "row_count": rows_file.row_count,
-                "reject_count": rejects_file.row_count,
+                "reject_count": rejects.row_count,
                 "ndjson_bytes": contents.ndjson_bytes,
-                "has_long_lines": rejects_file.lines is not None,
+                "has_long_lines": rejects.lines is not None,
                 "remarks": contents.remarks(),
                 "update_count": changes[ChangeType.UPDATE],
                 "delete_count": changes[ChangeType.DELETE],
@@ -255,7 +251,7 @@ class Converter:
                 "drift": [asdict(one) for one in drift.result()],
             }
             # the rejects file is renamed first, because visible rows need their rejects
-            rejects_file.land({conversions.METADATA_KEY: json.dumps(facts)})
+            rejects.land({conversions.METADATA_KEY: json.dumps(facts)})
             rows_file.finish({conversions.METADATA_KEY: json.dumps(facts)})
         return conversions.describe(facts, archive, layout, seconds=time.perf_counter() - started)
 

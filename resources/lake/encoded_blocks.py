@@ -15,7 +15,7 @@ from resources.lake.decode.records import RecordReader
 from resources.lake.decode.rejected import rejects_of
 from resources.lake.parquet.footer import Group
 from resources.lake.parquet.writer import encode
-from resources.lake.rejects import RejectTable
+from resources.lake.rejects import RejectsFile
 from resources.lake_files import Drift
 
 
@@ -31,7 +31,7 @@ class EncodedBlock:
     archive_bytes: int
 
 
-def encode_block(block: Block, reader: RecordReader, rejects: RejectTable, level: int) -> EncodedBlock:
+def encode_block(block: Block, reader: RecordReader, rejects: RejectsFile, level: int) -> EncodedBlock:
     """Decode and encode a block, and return its buffer to the pool."""
     try:
         rows = reader.read(block.view)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ from resources.lake.archive.buffers import Block, LongLine, repeated
 from resources.lake.archives import Archive, Layout
 from resources.lake.decode.rejected import reasons_of
 from resources.lake.parquet.writer import ParquetFile, Unfinished, encode
-from resources.storage import Storage
 from resources.tables import REJECTED_LINES
 
 #: Maximum length of a complete line in a row. Longer lines are stored in the file for long lines, and their rows
@@ -36,16 +34,26 @@ _GROUP_BYTES = 8 << 20
 _READ_BYTES = 1 << 20
 
 
-@dataclass(frozen=True)
-class RejectTable:
-    """Builder for reject rows, whose common columns describe the archive."""
+class RejectsFile(ExitStack):
+    """Unfinished files for an archive's rejects. Each file is created only when needed."""
 
-    archive: Archive
-    archive_name: str
-    lines_path: str
+    def __init__(self, target: Path, archive: Archive, layout: Layout, level: int) -> None:
+        super().__init__()
+        self._target = target
+        self._archive = archive
+        self._storage = layout.storage
+        self._level = level
+        is_inside = archive.path.is_relative_to(layout.archive)
+        self._archive_name = archive.path.relative_to(layout.archive).as_posix() if is_inside else archive.path.name
+        self._lines_path = lines_file(target).relative_to(layout.lake).as_posix()
+        self._parquet: ParquetFile | None = None
+        #: File with the long lines, if there are any.
+        self.lines: Unfinished | None = None
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = self.row_count = 0
 
     def of_block(self, some: pa.RecordBatch, block: Block) -> tuple[pa.RecordBatch, bytes]:
-        """Convert a block's rejects to rows, and compress the lines that are too long for a row.
+        """Convert a block's rejects to rows, and compress the lines that are too long for a row. Thread-safe.
 
         Positions in `some` are relative to the block. In the rows, `raw_offset` is relative to the compressed lines.
         """
@@ -65,17 +73,6 @@ class RejectTable:
         places = block.where(some["line_number"], some["byte_offset"])
         return self._rows(places, some["reason"], raws, sizes, offsets), packed
 
-    def of_long_line(self, line: LongLine, beginning: bytes, longest: int) -> pa.RecordBatch:
-        """Return the row for a line that exceeds the maximum record length, with `raw_offset` 0."""
-        reason = (
-            f"The line has {line.size:,} bytes; the longest record that is converted has {longest:,} "
-            "(WME_MAX_RECORD_MB)."
-        )
-        member, number, offset = (pa.array([value]) for value in (line.member, line.number, line.offset))
-        raw, size, raw_offset = (pa.array([value]) for value in (beginning, line.size, 0))
-        places = (member.dictionary_encode(), number, offset)
-        return self._rows(places, reasons_of([reason]), raw.dictionary_encode(), size, raw_offset)
-
     def _rows(
         self, places: tuple[pa.Array, ...], reasons: pa.Array, raws: pa.Array, sizes: pa.Array, raw_offsets: pa.Array
     ) -> pa.RecordBatch:
@@ -83,48 +80,33 @@ class RejectTable:
         same = partial(repeated, count=len(reasons))
         columns = {
             "batch_hour": pa.repeat(
-                pa.scalar(self.archive.batch_hour, REJECTED_LINES["batch_hour"].type), len(reasons)
+                pa.scalar(self._archive.batch_hour, REJECTED_LINES["batch_hour"].type), len(reasons)
             ),
-            "project_id": same(self.archive.project_id),
-            "namespace_id": pa.repeat(self.archive.namespace_id, len(reasons)),
-            "archive": same(self.archive_name),
+            "project_id": same(self._archive.project_id),
+            "namespace_id": pa.repeat(self._archive.namespace_id, len(reasons)),
+            "archive": same(self._archive_name),
             "member": members,
             "line_number": numbers,
             "byte_offset": offsets,
             "reason": reasons,
             "raw": raws,
             "raw_bytes": sizes,
-            "raw_path": pc.if_else(pc.is_valid(raw_offsets), self.lines_path, pa.scalar(None, pa.string())),
+            "raw_path": pc.if_else(pc.is_valid(raw_offsets), self._lines_path, pa.scalar(None, pa.string())),
             "raw_offset": raw_offsets,
         }
         arrays = [columns[column.name] for column in REJECTED_LINES]
         fields = [column.field.with_type(array.type) for column, array in zip(REJECTED_LINES, arrays, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
-
-class RejectsFile(ExitStack):
-    """Unfinished files for an archive's rejects. Each file is created only when needed."""
-
-    def __init__(self, target: Path, level: int, storage: Storage) -> None:
-        super().__init__()
-        self._target = target
-        self._storage = storage
-        self._level = level
-        self._parquet: ParquetFile | None = None
-        #: File with the long lines, if there are any.
-        self.lines: Unfinished | None = None
-        self._waiting: list[pa.RecordBatch] = []
-        self._waiting_bytes = self.row_count = 0
-
     def add(self, rows: pa.RecordBatch, packed: bytes) -> None:
-        """Add a block's rejects, as returned by `RejectTable.of_block`."""
+        """Add a block's rejects, as returned by `of_block`."""
         offset = 0
         if packed:
             offset = self._long_lines().size
             self._long_lines().write(packed)
         self._add(rows, offset)
 
-    def add_long_line(self, line: LongLine, table: RejectTable, longest: int) -> None:
+    def add_long_line(self, line: LongLine, longest: int) -> None:
         """Add a line that exceeds the maximum record length, in pieces."""
         file, zipped, beginning = self._long_lines(), packer(), b""
         offset = file.size
@@ -132,7 +114,14 @@ class RejectsFile(ExitStack):
             beginning = beginning or bytes(piece[:RAW_BEGINNING_BYTES])
             file.write(zipped.compress(piece))
         file.write(zipped.compress(b"\n") + zipped.flush())
-        self._add(table.of_long_line(line, beginning, longest), offset)
+        reason = (
+            f"The line has {line.size:,} bytes; the longest record that is converted has {longest:,} "
+            "(WME_MAX_RECORD_MB)."
+        )
+        member, number, place = (pa.array([value]) for value in (line.member, line.number, line.offset))
+        raw, size, raw_offset = (pa.array([value]) for value in (beginning, line.size, 0))
+        places = (member.dictionary_encode(), number, place)
+        self._add(self._rows(places, reasons_of([reason]), raw.dictionary_encode(), size, raw_offset), offset)
 
     def land(self, metadata: Mapping[str, str]) -> None:
         """Rename the files to their final names, starting with the long lines, to which visible rows refer."""

@@ -18,7 +18,7 @@ from isal import isal_zlib
 
 from resources.lake.archive.buffers import Block, Buffers, LongLine, Span
 from resources.lake.errors import ArchiveError
-from resources.tar import RECORDS, Contents, TarStream, members
+from resources.tar import Contents, TarStream, members
 
 #: Bytes of NDJSON in a buffer. A block contains all complete lines of a buffer and becomes a row group. The limit is in
 #: bytes because a single row's page text can be several megabytes long. Smaller blocks cost time per column. Larger
@@ -234,14 +234,6 @@ def read_blocks(
         if not path.stat().st_size:
             raise ArchiveError(path, "the archive is empty (0 bytes)")
         cutter = _Cutter(file, stream, contents, buffers)
-        found = False
-        for member in members(stream, contents):
-            if member.holds_records:
-                found = True
-                yield from cutter.member(member.name, member.size)
-            else:
-                contents.pass_over(member.name, member.size)
-                stream.skip(member.size)
+        for name, size in members(stream, contents):
+            yield from cutter.member(name, size)
         yield from cutter.turn()
-        if not found:
-            raise stream.error(f"it contains no {RECORDS} member, only {contents.named}")

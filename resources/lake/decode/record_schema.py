@@ -192,7 +192,7 @@ class Rules:
                 found = pc.if_else(fresh, pa.scalar(len(sentences), found.type), found)
                 sentences.append(sentence)
 
-        declared = [(column, columns[column.name]) for column in self.table if column.name in columns]
+        declared = [(c, columns[c.name]) for c in self.table if c.name in columns and (c.path or c.first_of)]
         for column, array in declared:
             if column.required and array.null_count:
                 mark(pc.is_null(array), self._lacking(column))
@@ -219,15 +219,6 @@ class Rules:
                 is_within = pc.and_(*(compare(values, pa.scalar(end, values.type)) for compare, end in _YEARS))
                 mark(pc.invert(is_within), f"{name} is not within the years 1 to 9999 (UTC).")
         return pa.DictionaryArray.from_arrays(found, pa.array(sentences, pa.string()))
-
-    def judged(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
-        """Return the columns to which rules apply, for rows that match the declared types."""
-        return {
-            column.name: batch.column(place)
-            for place, column in enumerate(self.table)
-            if (column.path or column.first_of) and not column.json
-            if column.required or column.values or column.name in self.given or column.name in self.most
-        }
 
     def lacking_in(self, record: Mapping[str, Any]) -> str:
         """Return the reject reason for a record that matches the declared types but lacks a required value."""

@@ -99,7 +99,7 @@ class RecordReader:
 
     @cached_property
     def _no_rows(self) -> pa.RecordBatch:
-        return _empty(self.table.schema)
+        return pa.RecordBatch.from_pylist([], schema=self.table.schema)
 
     @cached_property
     def _rules(self) -> Rules:
@@ -137,7 +137,8 @@ class RecordReader:
         broken, unread = with_verdict(left, BROKEN), with_verdict(left, UNDECIDED)
         removed = broken["row"]
         if len(broken):
-            problems = self._rules.problems(self._rules.judged(batch.take(removed)), len(broken))
+            rows = batch.take(removed)
+            problems = self._rules.problems(dict(zip(rows.schema.names, rows.columns, strict=True)), len(rows))
             rejects.append(rejected(broken, problems, texts(broken, view)))
         extras: dict[int, str | None] = {}
         again: list[tuple[int, int, int, int, int]] = []
@@ -265,9 +266,4 @@ def _placed(batch: pa.RecordBatch, removed: pa.Array, other: pa.RecordBatch, bef
     own, two = pa.arange(0, len(batch)), pa.scalar(2)
     order = pc.sort_indices(pa.concat_arrays([pc.add(pc.multiply(own, two), 1), pc.multiply(before, two)]))
     order = order.filter(pc.invert(pc.is_in(order, value_set=pc.cast(removed, order.type))))
-    rows = pa.Table.from_batches([batch, other]).take(order).combine_chunks()
-    return rows.to_batches()[0] if len(rows) else _empty(rows.schema)
-
-
-def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([], schema=schema)
+    return pa.concat_batches([batch, other]).take(order)

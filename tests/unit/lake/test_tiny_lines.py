@@ -18,7 +18,7 @@ from resources.lake.decode.record_schema import record_schema_of
 from resources.lake.decode.records import RecordReader
 from resources.lake.live import LiveLake
 from resources.lake.parquet.writer import encode
-from resources.lake.rejects import RejectTable
+from resources.lake.rejects import RejectsFile
 from resources.tables import REJECTED_LINES
 
 if TYPE_CHECKING:
@@ -187,11 +187,11 @@ def test_no_record_has_fewer_bytes_than_the_least(dataset, how):
 @pytest.mark.parametrize("name", EVERY + EQUAL)
 def test_the_calls_do_not_grow_with_the_lines(lake, name):
     archive = lake.archive(b"{}\n")
-    table = RejectTable(archive, "x", "y")
+    rejects = RejectsFile(lake.layout.lake / "x.parquet", archive, lake.layout, 3)
 
     def work(data: bytes) -> None:
         block = Block(memoryview(data), (Span("m", 0, 0, 0, 1),), data.count(b"\n"), 0)
-        rows, _ = table.of_block(reader(archive).read(block.view).rejects, block)
+        rows, _ = rejects.of_block(reader(archive).read(block.view).rejects, block)
         assert len(rows) > len(data) // 300
         encode(rows, REJECTED_LINES)
 

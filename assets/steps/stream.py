@@ -22,6 +22,7 @@ from resources.datasets.live import Run, Step
 from resources.enterprise import EnterpriseClient, StreamOptions
 from resources.errors import MirrorError
 from resources.formatting import counted, hour_text, moment_text
+from resources.lake.decode.native import trim
 from resources.lake.live import LiveLake
 from resources.tables import COVERED
 from resources.warehouse import Warehouse
@@ -149,7 +150,7 @@ def keep(
                         said = now
                         failure = _merge(lake, failure, warn)
                         if now >= trim_due:
-                            lake.trim()
+                            trim()
                             trim_due = now + _TRIM_SECONDS
                 if is_last:
                     return

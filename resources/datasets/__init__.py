@@ -274,13 +274,10 @@ copyreg.pickle(Dataset, _by_name)
 
 def tables() -> tuple[Table, ...]:
     """Return all tables, including dataset tables, in the order of the data dictionary."""
-    own = dict.fromkeys(
-        table
-        for one in _declared
-        if one not in (*LISTS, ARTICLE_CHANGES, SNAPSHOT_ARTICLES)
-        for table in (*filter(None, [one.state]), one.table, *filter(None, [one.bodies]), *one.derived)
+    own = (
+        table for one in _declared for table in (one.state, one.table, one.bodies, *one.derived) if table is not None
     )
-    return (
+    found = (
         articles.ARTICLES,
         articles.ARTICLE_CHANGES,
         articles.ARTICLE_BODIES,
@@ -300,3 +297,4 @@ def tables() -> tuple[Table, ...]:
         *views.QUESTIONS,
         ledger.ABOUT,
     )
+    return tuple(dict.fromkeys(found))

@@ -31,7 +31,6 @@ from resources.errors import clause
 from resources.formatting import counted, legible
 from resources.lake.archives import Layout
 from resources.lake.conversion import bodies_kept
-from resources.lake.decode.native import trim
 from resources.lake.decode.records import RecordReader
 from resources.lake.decode.rejected import REASON_MAX
 from resources.lake.errors import LakeError, landing_failed
@@ -238,10 +237,6 @@ class LiveLake:
         step = replace(steps[-1], path=target, **sums)
         self._write(step, row_groups(_rows_of([file.path for file in files], self._table), _MERGED_GROUP_BYTES))
         return step
-
-    def trim(self) -> None:
-        """Return unused memory from the allocators to the system. Trimming takes about 15 ms for 100 MB."""
-        trim()
 
     def _land(self, step: Step, rows: pa.Table, rejects: _Rejects) -> None:
         if rejects.count:

@@ -287,12 +287,11 @@ ARTICLE_CHANGES = Table(
     _COLUMNS,
     key=("batch_hour", "event_id", "name"),
 )
-VISIBILITY_CHANGES = Table(
-    "visibility_changes",
-    "Visibility changes in loaded hours. The rows come from the realtime stream, because hourly files omit them. "
-    "`article_changes` also contains these changes.",
-    tuple(column for column in _COLUMNS if not column.body),
-    key=("batch_hour", "event_id", "name"),
+VISIBILITY_CHANGES = replace(
+    ARTICLE_CHANGES.narrow,
+    name="visibility_changes",
+    description="Visibility changes in loaded hours. The rows come from the realtime stream, because hourly files omit "
+    "them. `article_changes` also contains these changes.",
 )
 ARTICLES = Table(
     "articles",

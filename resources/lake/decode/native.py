@@ -215,7 +215,7 @@ def decoding(table: Table, bodies: frozenset[str]) -> Iterator[Decoder | None]:
 
 
 def trim() -> None:
-    """Free the memory of unused decoders, and the memory that Arrow and libc retain."""
+    """Free the memory of unused decoders, and the memory that Arrow and libc retain (15 ms for 100 MB)."""
     with _LOCK:
         _FREE.clear()
     pa.default_memory_pool().release_unused()

@@ -60,24 +60,8 @@ class RecordSchema:
 
     def columns(self, records: list[dict[str, Any]]) -> dict[str, pa.Array]:
         """Return the columns that have a path in the records. `records` contains results of `strict.declared`."""
-        objects: dict[tuple[str, ...], dict[str, pa.Array]] = {(): _members(pa.array(records, self.type))}
-        return {name: _inside(objects, path[:-1])[path[-1]] for name, path in self.paths.items()}
-
-
-def _inside(objects: dict[tuple[str, ...], dict[str, pa.Array]], path: tuple[str, ...]) -> dict[str, pa.Array]:
-    """Return the members of the object at a path.
-
-    A recursive closure would retain all arrays until the next garbage collection, so this is a separate function.
-    """
-    if path not in objects:
-        parent = _inside(objects, path[:-1])[path[-1]]
-        objects[path] = _members(parent)
-    return objects[path]
-
-
-def _members(objects: pa.StructArray) -> dict[str, pa.Array]:
-    # flatten() propagates the parent's nulls to the children
-    return dict(zip((item.name for item in objects.type), objects.flatten(), strict=True))
+        objects = pa.array(records, self.type)
+        return {name: pc.struct_field(objects, path) for name, path in self.paths.items()}
 
 
 def node_of(declared: pa.DataType, *, whole: bool = False) -> Node:

@@ -60,7 +60,7 @@ def lookups(
         # load the paid responses of a killed run before any request
         rows = lookup.load(layout, store, converter, workers, bodies)
         watched = lookup.read_watchlist(enterprise.settings.watchlist)
-        enterprise.check()
+        enterprise.settings.check()
         budget = lookup.Budget(layout.root, enterprise.settings.lookups_per_day, _now)
         most = budget.left if config.most_lookups is None else min(budget.left, config.most_lookups)
         wanted = lookup.plan(watched, enterprise.settings.scope, store, most, _now())

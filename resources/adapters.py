@@ -70,10 +70,6 @@ class _Configured:
     #: Settings that a run can override.
     numbers: ClassVar[tuple[str, ...]] = ()
 
-    def check(self) -> None:
-        """Validate the numbers during a step, because Dagster retries runs that fail before their first step."""
-        self.settings.check()
-
     def definition(self, description: str | None = None) -> dg.ResourceDefinition:
         """Return a Dagster resource for this object. Runs can override `numbers`. The UI shows `description`."""
         text = description or type(self).__doc__
@@ -150,8 +146,8 @@ class ConfiguredEngine(_Configured):
 
         With `is_local`, the converter uses this process's threads, because remote workers cannot verify lake files.
         """
-        self.check()
-        lake.check()
+        self.settings.check()
+        lake.settings.check()
         chosen, longest = self.settings, lake.record_bytes_max
         if chosen.engine.startswith(SCHEME) and not is_local:
             return RemoteWorkers(chosen.engine, lake.layout, record_bytes_max=longest)
@@ -163,8 +159,8 @@ class ConfiguredEngine(_Configured):
 
     def compactor(self, lake: ConfiguredLake) -> AbstractContextManager[RemoteWorkers | None]:
         """Return a context manager that yields the remote compaction workers, or None if local threads are used."""
-        self.check()
-        lake.check()
+        self.settings.check()
+        lake.settings.check()
         if not self.settings.engine.startswith(SCHEME):
             return nullcontext()
         return RemoteWorkers(self.settings.engine, lake.layout, record_bytes_max=lake.record_bytes_max)

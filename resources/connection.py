@@ -143,7 +143,12 @@ def check_names(
     }
     told, note = [], ""
     for kind, names in kinds.items():
-        known = _archived(layout, kind)
+        try:
+            records = json.loads(files.read(layout.list_archive(named(kind))))
+            found = [record.get("identifier") for record in records if isinstance(record, dict)]
+            known = {name for name in found if isinstance(name, str | int)}
+        except (OSError, ValueError, TypeError, RecursionError):  # not archived yet, or damaged
+            known = None
         if not names or (known is not None and set(names) <= known):
             continue
         try:
@@ -164,15 +169,6 @@ def check_names(
             told.append(f"no {kind[:-1]} {listed([_suggested(name, known) for name in unknown], _SHOWN)}")
     if told:
         raise UnknownNameError(f"The service has {' and '.join(told)}. Nothing was fetched. Correct {correct}.{note}")
-
-
-def _archived(layout: Layout, kind: Kind) -> set[Any] | None:
-    try:
-        records = json.loads(files.read(layout.list_archive(named(kind))))
-        found = [record.get("identifier") for record in records if isinstance(record, dict)]
-    except (OSError, ValueError, TypeError, RecursionError):
-        return None
-    return {name for name in found if isinstance(name, str | int)}
 
 
 def _suggested(name: Any, known: set[Any]) -> str:

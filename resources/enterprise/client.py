@@ -33,24 +33,12 @@ from resources.enterprise.stream import Positions, Stream, StreamOptions
 from resources.files import StrPath
 
 
-def utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
 @guarded
 class EnterpriseClient:
     """A client for one service and one account.
 
     Instances are thread-safe. Instances in different processes share one login through the tokens in the `state`
-    folder. `clock` returns the current time as an aware datetime.
-
-    Attributes:
-        account: Account and token operations.
-        lists: Reference lists, and access to any list or record by path.
-        hours: Hourly batches.
-        snapshots: Snapshots and snapshot chunks.
-        lookups: On-demand lookups.
-        files: Single files by path, and archive records.
+    folder. `clock` returns the current time as an aware datetime. Each attribute has the operations for a kind of data.
     """
 
     def __init__(
@@ -58,7 +46,7 @@ class EnterpriseClient:
         service: Service,
         state: StrPath,
         *,
-        clock: Callable[[], datetime] = utc_now,
+        clock: Callable[[], datetime] | None = None,
         retry: RetryPolicy | None = None,
         limits: Limits | None = None,
     ) -> None:

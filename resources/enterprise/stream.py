@@ -83,15 +83,12 @@ class Positions:
         Times after `latest` are replaced by `latest`, because the service refuses times in the future.
         """
         with self._lock:
-            known = (
-                {} if by_moment else {one: self._offsets[one] for one in partitions_of(parts) if one in self._offsets}
-            )
-            reached = self._reached if by_moment else {}
-            moments = {one: reached.get(one, self._since) for one in partitions_of(parts) if one not in known}
-        others = {str(one): _text(moment if latest is None else min(moment, latest)) for one, moment in moments.items()}
-        body: dict[str, Any] = {"parts": list(parts)}
-        offsets = {str(one): offset for one, offset in known.items()}
-        return body | ({"offsets": offsets} if offsets else {}) | ({"since_per_partition": others} if others else {})
+            known, reached = ({}, self._reached) if by_moment else (self._offsets, {})
+            offsets = {str(one): known[one] for one in partitions_of(parts) if one in known}
+            moments = {str(one): reached.get(one, self._since) for one in partitions_of(parts) if one not in known}
+        others = {one: _text(moment if latest is None else min(moment, latest)) for one, moment in moments.items()}
+        body = {"parts": list(parts), "offsets": offsets, "since_per_partition": others}
+        return {name: value for name, value in body.items() if value}
 
 
 def _text(moment: datetime) -> str:
@@ -134,11 +131,8 @@ class Stream:
     """Reads a stream over several connections, and reopens connections that end.
 
     Every event is delivered at least once. A reopened connection resumes at the `committed` offsets, so uncommitted
-    events are returned again with the same partitions and offsets. Leaving the context ends the stream. The `query`
-    supports `fields` and `filters`. The `event` field is always requested.
-
-    Raises:
-        InvalidRequest: The query is invalid for a stream. The request was not sent.
+    events are returned again with the same partitions and offsets. Leaving the context ends the stream. The `event`
+    field is always requested. Raises InvalidRequest if the query is invalid for a stream.
     """
 
     def __init__(

@@ -250,7 +250,10 @@ class Settings(BaseModel):
     )
 
     def check(self) -> None:
-        """Raise SettingsError if a run changed a numeric setting to an invalid value."""
+        """Raise SettingsError if a run changed a numeric setting to an invalid value.
+
+        Steps call this method, because Dagster retries runs that fail before their first step.
+        """
         try:
             type(self).model_validate(dict(self))
         except ValidationError as error:

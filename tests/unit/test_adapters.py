@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from resources import connection, machine
-from resources.adapters import ConfiguredEngine, ConfiguredEnterprise, ConfiguredLake, ConfiguredWarehouse
+from resources.adapters import ConfiguredEngine, ConfiguredLake, ConfiguredWarehouse
 from resources.connection import sandbox_settings
 from resources.data_folder import OriginError, origin_of
 from resources.datasets import ARTICLE_CHANGES, ENTITY_CHANGES, WIKIDATA
@@ -21,7 +21,7 @@ URL = "http://127.0.0.1:1"
 def service(data, url=URL, **more):
     settings = Settings(data=data, projects=("enwiki",), username="u", password="p", sandbox=False, **more)
     settings = settings.model_copy(update={"base_url": url})
-    ConfiguredEnterprise(settings).check()
+    settings.check()
     return connection.service(settings)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Final
 
 import requests
@@ -123,8 +124,8 @@ class ServiceClock:
 
     _logged: Final[set[str]] = set()  # per process, because each command has several clients
 
-    def __init__(self, local: Callable[[], datetime]) -> None:
-        self.local = local
+    def __init__(self, local: Callable[[], datetime] | None) -> None:
+        self.local = local or partial(datetime.now, UTC)
         self.ahead = timedelta(0)
 
     def heard(self, headers: Mapping[str, str]) -> None:

@@ -194,10 +194,6 @@ class SnapshotPlan:
             f"{size_text(self.missing_bytes)}{known}"
         )
 
-    def check(self) -> None:
-        """Check that the plan can be completed. Raises the same errors as `check_together`."""
-        check_together((self,))
-
 
 def archive_name(record: Snapshot | Chunk) -> str:
     """Return the file name of a snapshot or chunk. Each version has a different name."""

@@ -36,6 +36,7 @@ from resources.enterprise.snapshot.plan import (
     PlannedFile,
     SnapshotPlan,
     archive_name,
+    check_together,
     plan_snapshot,
 )
 from resources.errors import ends_run, retryable
@@ -115,7 +116,7 @@ class Snapshots(Section):
             raise self._stale(plan, error) from error
 
     def _fetch(self, plan: SnapshotPlan, file: PlannedFile, progress: Progress | None) -> Download:
-        plan.check()
+        check_together((plan,))
         if not is_landed(file.target, file.version):
             self._check_version(plan, file)
         path = _path(plan.dataset, plan.identifier, None if plan.form == "whole" else file.identifier)
@@ -165,7 +166,7 @@ class Snapshots(Section):
         snapshot was replaced, the quota is spent, or the disk is full. If all failures are temporary, the failed files
         are retried once. Raises the same errors as `fetch` and `confirm`. Complete and partial files are retained.
         """
-        plan.check()
+        check_together((plan,))
         done: dict[str, Download] = {}
         failures: dict[str, Exception] = {}
         over: list[Exception] = []  # errors that would affect every other file as well, so no further file is started
@@ -225,13 +226,11 @@ class Snapshots(Section):
             now = {chunk.identifier: chunk.version for chunk in self.chunks(plan.identifier, plan.dataset)}
         except errors.NotFound:
             return [f"{plan.identifier} or its chunk list no longer exists"]
-        pinned = {file.identifier: file.version for file in plan.files}
+        pinned = {file.identifier: file.record for file in plan.files}
         gone = [f"{name} no longer exists" for name in pinned if name not in now]
-        new = [f"{name} is new" for name in sorted(now) if name not in pinned]
+        new = [f"{name} is new" for name in sorted(now.keys() - pinned)]
         other = [
-            version_change(file.record, now[file.identifier])
-            for file in plan.files
-            if now.get(file.identifier, file.version) != file.version
+            version_change(one, now[name]) for name, one in pinned.items() if now.get(name, one.version) != one.version
         ]
         return gone + new + other
 

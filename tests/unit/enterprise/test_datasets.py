@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from resources.datasets import ARTICLE_CHANGES, LISTS, SNAPSHOT_ARTICLES
-from resources.enterprise import FetchOptions, errors, read_listing, read_set
+from resources.enterprise import FetchOptions, check_together, errors, read_listing, read_set
 from tests.unit.enterprise.loopback import error_reply, json_reply
 
 LICENCES = replace(LISTS[0], endpoint="licences")
@@ -78,7 +78,7 @@ def test_a_snapshot_whose_files_are_free_costs_nothing(client, fake, tmp_path):
         plan = client.snapshots.plan(NAME, tmp_path, FetchOptions(**{form: True}), dataset=free)
         assert (plan.unit_count, plan.fits_quota, plan.product) == (0, True, None)
         assert "The download costs no quota and fetches 11 B" in plan.sentence
-        plan.check()
+        check_together((plan,))
 
 
 def test_an_archived_list_is_read_as_it_was_landed(client, fake, hour, tmp_path):

@@ -112,7 +112,7 @@ def test_what_is_there_in_the_same_version_costs_nothing(offer, form):
     plan = offer.plan(snapshots=0, chunks=0, free=0, landed=landed)
     assert (plan.form, plan.unit_count, plan.missing_bytes, plan.missing) == (form, 0, 0, ())
     assert "costs nothing" in plan.cost
-    plan.check()
+    check_together((plan,))
 
 
 def test_another_version_on_disk_is_not_this_one(offer):
@@ -132,19 +132,19 @@ def test_nothing_is_begun_that_the_quota_cannot_finish(offer, chunks, fits):
     plan = offer.plan(snapshots=0, chunks=chunks)
     assert plan.fits_quota == fits
     if fits:
-        plan.check()
+        check_together((plan,))
         return
     with pytest.raises(errors.QuotaExceeded, match=r"20 chunk units.* has 19 left.*Nothing was fetched"):
-        plan.check()
-    offer.plan(snapshots=0, chunks=chunks, beyond_quota=True).check()
+        check_together((plan,))
+    check_together((offer.plan(snapshots=0, chunks=chunks, beyond_quota=True),))
 
 
 def test_nothing_is_begun_that_takes_more_units_than_were_allowed(offer):
-    offer.plan(form="chunks", chunks=100, most_units=20).check()
+    check_together((offer.plan(form="chunks", chunks=100, most_units=20),))
     dear = offer.plan(form="chunks", chunks=100, most_units=19, beyond_quota=True)
     with pytest.raises(errors.BudgetExceeded, match=r"in 20 chunks costs 20 quota units, but the limit is 19"):
-        dear.check()
-    offer.plan(form="chunks", most_units=0, landed=offer.chunks).check()
+        check_together((dear,))
+    check_together((offer.plan(form="chunks", most_units=0, landed=offer.chunks),))
     both = [offer.plan(form="chunks", most_units=39), offer.plan(form="chunks", most_units=39)]
     with pytest.raises(errors.BudgetExceeded, match=r"Fetching 2 snapshots together costs 40 quota units"):
         check_together(both)
@@ -164,10 +164,10 @@ def test_disk_is_seen_to_before_the_start(offer, free, floor, factor, fits):
     plan = offer.plan(free=free, keep_free_bytes=floor, disk_factor=factor)
     assert plan.fits_disk == fits
     if fits:
-        plan.check()
+        check_together((plan,))
     else:
         with pytest.raises(errors.DiskFull, match="Nothing was fetched"):
-            plan.check()
+            check_together((plan,))
 
 
 def test_a_form_that_is_asked_for_is_taken(offer):
@@ -175,7 +175,7 @@ def test_a_form_that_is_asked_for_is_taken(offer):
     assert offer.plan(form="whole", listed=[]).form == "whole"
     assert Offer(20, 10**6).plan(form="chunks").form == "chunks"
     with pytest.raises(errors.QuotaExceeded):
-        offer.plan(form="chunks", chunks=3, snapshots=30).check()
+        check_together((offer.plan(form="chunks", chunks=3, snapshots=30),))
 
 
 def test_without_chunks_there_is_one_form():

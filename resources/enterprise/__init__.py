@@ -6,7 +6,7 @@ Other packages read downloaded files (`lake`), store their contents (`warehouse`
 
 from resources.enterprise import endpoints, errors, models
 from resources.enterprise.account.token_store import TokenStatus
-from resources.enterprise.archives import read_archive
+from resources.enterprise.archives import ServiceFiles, read_archive
 from resources.enterprise.client import EnterpriseClient, Hours
 from resources.enterprise.data_api import Lists
 from resources.enterprise.download.archived import Sidecar, is_landed, read_listing, read_set
@@ -25,6 +25,7 @@ from resources.enterprise.snapshot.plan import (
     plan_snapshot,
     superseded,
 )
+from resources.enterprise.snapshot.planner import Snapshots
 from resources.enterprise.stream import StreamOptions
 
 __all__ = [
@@ -40,9 +41,11 @@ __all__ = [
     "Query",
     "RetryPolicy",
     "Service",
+    "ServiceFiles",
     "Sidecar",
     "SnapshotOptions",
     "SnapshotPlan",
+    "Snapshots",
     "StreamOptions",
     "TokenStatus",
     "check_together",

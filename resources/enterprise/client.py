@@ -269,7 +269,7 @@ def passed(hour: datetime, clock: ServiceClock) -> errors.RetentionPassed | None
 
 def absent(hour: datetime, clock: ServiceClock) -> errors.EnterpriseError:
     """Return the error for an hour that has no listing."""
-    if clock.is_wrong and clock.now() < hour:
+    if clock.ahead and clock.now() < hour:
         return errors.ClockError(
             f"According to the service's clock, {spoken(hour)} has not begun: {clock.problem}. Nothing was changed. "
             "Correct this machine's clock (time synchronization), and try again.",

@@ -188,16 +188,13 @@ class Connection(threading.Thread):
         while not self._ended.is_set():
             try:
                 self._read()
-            except errors.EnterpriseError as error:
-                self.failure = error
-                self.failing_since = self.failing_since or time.monotonic()
-                # an unreachable host may become reachable later, and no other request needs the host until then
-                if not error.retryable:
+            except Exception as error:  # noqa: BLE001  a defect ends the stream, not one connection
+                if not isinstance(error, errors.EnterpriseError) or not error.retryable:
                     self._inbox.fail(error)
                     return
-            except Exception as error:  # noqa: BLE001  a defect ends the stream, not one connection
-                self._inbox.fail(error)
-                return
+                # an unreachable host may become reachable later, and no other request needs the host until then
+                self.failure = error
+                self.failing_since = self.failing_since or time.monotonic()
             if self._ended.is_set():
                 return
             failure = None if self.failing_since is None else self.failure

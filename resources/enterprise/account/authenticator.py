@@ -262,7 +262,7 @@ class Authenticator:
         why = "No token is stored"
         if tokens is not None:
             why = "The refresh token is used up or expired"
-            if tokens.can_refresh(self._clock()):
+            if tokens.refresh_count < REFRESH_USES and self._clock() < tokens.refresh_expires_at:
                 try:
                     grant = self._calls.token_refresh(username, tokens.refresh_token)
                 except RefreshRefused as error:

@@ -76,9 +76,6 @@ class Tokens(BaseModel):
         life = self.access_expires_at - self.access_obtained_at
         return self.is_valid(now + min(MARGIN, life / _MARGIN_SHARE))
 
-    def can_refresh(self, now: datetime) -> bool:
-        return self.refresh_count < REFRESH_USES and now < self.refresh_expires_at
-
     def refreshed(self, access_token: str, now: datetime, life: timedelta) -> Tokens:
         access = {"access_token": access_token, "access_obtained_at": now, "access_expires_at": now + life}
         return self.model_copy(update=access | {"refresh_count": self.refresh_count + 1})

@@ -136,15 +136,11 @@ class ServiceClock:
             return
         ahead = self.local() - moment - timedelta(seconds=age)
         self.ahead = ahead if abs(ahead) >= TOLERANCE else timedelta(0)
-        if self.is_wrong and (problem := self.problem) not in self._logged:
+        if self.ahead and (problem := self.problem) not in self._logged:
             self._logged.add(problem)
             _log.warning(
                 "%sHours and token lifetimes depend on the clock: correct it (time synchronization).", self.remark
             )
-
-    @property
-    def is_wrong(self) -> bool:
-        return bool(self.ahead)
 
     @property
     def problem(self) -> str:
@@ -155,7 +151,7 @@ class ServiceClock:
     @property
     def remark(self) -> str:
         """Clock difference as a sentence with a trailing space, for the start of a message, or "" if there is none."""
-        return f"{self.problem[0].upper()}{self.problem[1:]}. " if self.is_wrong else ""
+        return f"{self.problem[0].upper()}{self.problem[1:]}. " if self.ahead else ""
 
     def now(self) -> datetime:
         """Return the service's current time, as far as the client can determine it."""

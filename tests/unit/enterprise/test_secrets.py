@@ -29,81 +29,66 @@ def echo_401(request):
     return error_reply(401, f"CodeMismatchException: {request.body.decode()}")
 
 
-def signed_elsewhere(fake):
-    """A redirect to a port where nobody listens."""
-    return lambda _: Reply(307, b"", {"Location": "http://127.0.0.1:9/o?X-Amz-Signature=SIGNEDSECRET99"})
-
-
 def signature_error(request):
     return Reply(403, f"<Error><StringToSign>{request.query}</StringToSign></Error>".encode())
 
 
+def logged_in(make_client):
+    client = make_client()
+    client.account.login()
+    return client
+
+
+def posed(fake, challenge="NEW_PASSWORD_REQUIRED"):
+    fake.challenge = challenge
+
+
+def redirected(fake, location, times=1):
+    """The service redirects downloads to there; nobody listens on port 9."""
+    fake.script(
+        PATH + "/download", *[Reply(307, b"", {"Location": f"{location}?X-Amz-Signature=SIGNEDSECRET1"})] * times
+    )
+
+
+ODD_TOKENS = json_reply({"access_token": ["ISSUEDSECRET"], "refresh_token": {"ISSUEDSECRET": 1}})
+NEW = "Another-Pass-2!"
 FAILURES = {
     "wrong password": lambda c, f, b: c(password="Wrong-Password-7").account.login(),
-    "challenge": lambda c, f, b: (setattr(f, "challenge", "NEW_PASSWORD_REQUIRED"), c().account.login()),
-    "unknown challenge": lambda c, f, b: (
-        setattr(f, "challenge", "ISSUEDSECRET.ISSUEDSECRET.ISSUEDSECRET"),
-        c().account.login(),
-    ),
+    "challenge": lambda c, f, b: (posed(f), c().account.login()),
+    "unknown challenge": lambda c, f, b: (posed(f, ".".join(["ISSUEDSECRET"] * 3)), c().account.login()),
     "login echoed": lambda c, f, b: (f.script("/v1/login", *[echo] * 9), c().account.login()),
-    "login of odd form": lambda c, f, b: (
-        f.script("/v1/login", json_reply({"access_token": ["ISSUEDSECRET"], "refresh_token": {"ISSUEDSECRET": 1}})),
-        c().account.login(),
-    ),
-    "refresh echoed": lambda c, f, b: (
-        c().account.login(),
-        f.script("/v1/token-refresh", *[echo] * 9),
-        c().account.refresh(),
-    ),
-    "revoke echoed": lambda c, f, b: (
-        c().account.login(),
-        f.script("/v1/token-revoke", *[echo] * 9),
-        c().account.revoke(),
-    ),
+    "login of odd form": lambda c, f, b: (f.script("/v1/login", ODD_TOKENS), c().account.login()),
+    "refresh echoed": lambda c, f, b: (f.script("/v1/token-refresh", *[echo] * 9), logged_in(c).account.refresh()),
+    "revoke echoed": lambda c, f, b: (f.script("/v1/token-revoke", *[echo] * 9), logged_in(c).account.revoke()),
     "code echoed": lambda c, f, b: (
-        f.script("/v1/forgot-password-confirm", echo_401),
-        c().account.confirm_password("ECHOED-CODE", "Another-Pass-2!"),
+        f.script("/v1/forgot-password-confirm", echo_401), c().account.confirm_password("ECHOED-CODE", NEW)
     ),
     "change echoed": lambda c, f, b: (
-        f.script("/v1/change-password", *[echo] * 9),
-        c().account.change_password(PASSWORD, "Another-Pass-2!"),
+        f.script("/v1/change-password", *[echo] * 9), c().account.change_password(PASSWORD, NEW)
     ),
     "new password echoed": lambda c, f, b: (
-        setattr(f, "challenge", "NEW_PASSWORD_REQUIRED"),
-        f.script("/v1/new-password-required", echo_401),
-        c().account.new_password("Another-Pass-2!"),
+        posed(f), f.script("/v1/new-password-required", echo_401), c().account.new_password(NEW)
     ),
     "token refused": lambda c, f, b: (
-        f.script("/v2/codes", *[error_reply(401, "x")] * 9),
-        c().lists.reference("codes"),
+        f.script("/v2/codes", *[error_reply(401, "x")] * 9), c().lists.reference("codes")
     ),
     "list echoed": lambda c, f, b: (f.script("/v2/codes", *[echo] * 9), c().lists.reference("codes")),
     "list cut": lambda c, f, b: (
-        f.script("/v2/codes", *[Reply(200, b"[   ]", cut=1)] * 9),
-        c().lists.reference("codes"),
+        f.script("/v2/codes", *[Reply(200, b"[   ]", cut=1)] * 9), c().lists.reference("codes")
     ),
     "list of html": lambda c, f, b: (f.script("/v2/codes", *[html_reply()] * 9), c().lists.reference("codes")),
     "no connection": lambda c, f, b: c(auth_url="http://127.0.0.1:9").account.login(),
-    "spent": lambda c, f, b: (c().account.login(), f.revoke(), c(password=None).lists.reference("codes")),
+    "spent": lambda c, f, b: (logged_in(c), f.revoke(), c(password=None).lists.reference("codes")),
     "limited": lambda c, f, b: (f.script("/v2/codes", *[error_reply(429, "x")] * 9), c().lists.reference("codes")),
     "store refuses": lambda c, f, b: (f.script("/objects/*", *[signature_error] * 9), b(c())),
-    "store away": lambda c, f, b: (f.script(PATH + "/download", signed_elsewhere(f)), b(c())),
+    "store away": lambda c, f, b: (redirected(f, "http://127.0.0.1:9/o", 9), b(c())),
     "store cuts": lambda c, f, b: (f.cut(*[10] * 9), b(c())),
     "store drops": lambda c, f, b: (f.script("/objects/*", *[Reply(drop=True)] * 9), b(c())),
     "store 500": lambda c, f, b: (f.script("/objects/*", *[Reply(500, b"SIGNEDSECRET")] * 9), b(c())),
     "wrong bytes": lambda c, f, b: (f.script("/objects/*", *[Reply(200, b"no")] * 9), b(c())),
-    "signed nonsense": lambda c, f, b: (
-        f.script(PATH + "/download", Reply(307, b"", {"Location": "gopher://h/o?X-Amz-Signature=SIGNEDSECRET1"})),
-        b(c()),
-    ),
-    "malformed address": lambda c, f, b: (
-        f.script(
-            PATH + "/download",
-            *[Reply(307, b"", {"Location": "http://127.0.0.1:70000/o?X-Amz-Signature=SIGNEDSECRET1"})] * 9,
-        ),
-        b(c()),
-    ),
-}
+    "signed nonsense": lambda c, f, b: (redirected(f, "gopher://h/o"), b(c())),
+    "malformed address": lambda c, f, b: (redirected(f, "http://127.0.0.1:70000/o", 9), b(c())),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("failure", FAILURES)

@@ -195,7 +195,7 @@ def test_the_calls_do_not_grow_with_the_lines(lake, name):
         assert len(rows) > len(data) // 300
         encode(rows, REJECTED_LINES)
 
-    small, large = (tiny(name, LINES * size) for size in (12, 50))
+    small, large = (tiny(name, LINES * size) for size in (8, 32))
     work(small)
     fewer, more = calls(lambda: work(small)), calls(lambda: work(large))
     assert more < fewer + 500

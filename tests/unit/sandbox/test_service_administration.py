@@ -57,12 +57,6 @@ class TestControlRequests:
         assert again["password"] != made["password"]
         assert "challenge_name" in client.login("new", again["password"])
 
-    def test_a_confirmation_code_is_read_from_the_outbox(self, client):
-        client.auth("forgot-password", {"username": "sandbox"})
-        (mail,) = control(client, "GET", "outbox").json()
-        body = {"username": "sandbox", "password": NEW, "confirmation_code": mail["secret"]}
-        assert client.auth("forgot-password-confirm", body).status_code == 204
-
     def test_tokens_end_before_their_time(self, client):
         tokens = client.login()
         assert control(client, "POST", "tokens", json={"username": "sandbox", "revoke": "access"}).json() == {

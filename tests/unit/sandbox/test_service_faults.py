@@ -90,29 +90,25 @@ class TestAnswers:
 
 class TestBodies:
     def test_cut(self, client):
-        client.sandbox.faults.add(path="/v2/batches/*", kind="cut", after=123)
-        client.sandbox.faults.add(path="/v2/batches/*", kind="cut")
+        faults = client.sandbox.faults
+        faults.add(path="/v2/batches/*", kind="cut", after=10)
+        location, size = client.signed(client.DOWNLOAD), client.archive.size
+        with pytest.raises(requests.exceptions.ChunkedEncodingError, match="10 bytes read, 90 more"):
+            client.fetch(location, Range="bytes=100-199")
+        for fault in ({"after": 123}, {}):
+            faults.add(path="/v2/batches/*", kind="cut", **fault)
         location = client.signed(client.DOWNLOAD)
-        for expected in (123, client.archive.size // 2):
+        for expected in (123, size // 2):
             with pytest.raises(requests.exceptions.ChunkedEncodingError, match=f"{expected} bytes read"):
                 client.fetch(location)
-        assert len(client.fetch(location).content) == client.archive.size
+        assert len(client.fetch(location).content) == size
+        faults.add(path="/v2/batches/*", kind="cut", after=10_000_000)  # beyond the end
+        assert len(client.fetch(client.signed(client.DOWNLOAD)).content) == size
 
-    def test_cut_of_a_range(self, client):
-        client.sandbox.faults.add(path="/v2/batches/*", kind="cut", after=10)
-        with pytest.raises(requests.exceptions.ChunkedEncodingError, match="10 bytes read, 90 more"):
-            client.fetch(client.signed(client.DOWNLOAD), Range="bytes=100-199")
-
-    def test_a_cut_beyond_the_end_still_closes_the_connection(self, client):
-        client.sandbox.faults.add(path="/v2/batches/*", kind="cut", after=10_000_000)
-        assert len(client.fetch(client.signed(client.DOWNLOAD)).content) == client.archive.size
-
-    def test_a_length_that_promises_more(self, client):
+    def test_a_length_that_promises_more_or_less(self, client):
         client.sandbox.faults.add(path="*", kind="length", delta=5)
         with pytest.raises(requests.exceptions.ChunkedEncodingError, match="5 more expected"):
             client.fetch(client.signed(client.DOWNLOAD))
-
-    def test_a_length_that_promises_less(self, client):
         client.sandbox.faults.add(path="*", kind="length", delta=-5)
         answer = client.fetch(client.signed(client.DOWNLOAD))
         assert answer.content == client.archive.path.read_bytes()[:-5]
@@ -167,39 +163,27 @@ class TestDamage:
         client.sandbox.faults.clear()
         assert client.call(f"{client.HOUR}/enwiki_namespace_0").json() == client.archive.record
 
-    def test_a_malformed_line(self, client, whole):
+    def test_of_one_line(self, client, whole):
+        _, wanted = whole
         _, found = lines(self.fetched(client, kind="line_malformed", line=7))
-        assert found[:7] + found[8:] == whole[1]
+        assert found[:7] + found[8:] == wanted
         with pytest.raises(json.JSONDecodeError):
             json.loads(found[7])
-
-    def test_in_the_place_of_a_line(self, client, whole):
         _, found = lines(self.fetched(client, kind="line_malformed", line=7, replace=True))
-        assert len(found) == len(whole[1])
-        assert found[8:] == whole[1][8:]
-        assert found[7] != whole[1][7]
-
-    def test_beyond_the_last_line_means_the_last(self, client, whole):
+        assert (len(found), found[8:]) == (len(wanted), wanted[8:])
+        assert found[7] != wanted[7]
+        # beyond the last line means the last
         _, found = lines(self.fetched(client, kind="line_malformed", line=10**9))
-        assert len(found) == len(whole[1]) + 1
-
-    def test_a_huge_line(self, client, whole):
-        _, found = lines(self.fetched(client, kind="line_huge", size=1_000_000))
-        record = json.loads(found[0])
-        assert len(found[0]) > 1_000_000
-        assert record["identifier"] not in {json.loads(line)["identifier"] for line in whole[1]}
-        assert found[1:] == whole[1]
-
-    def test_a_number_that_became_a_text(self, client, whole):
-        _, found = lines(self.fetched(client, kind="line_type"))
-        assert isinstance(json.loads(found[0])["identifier"], str)
-        assert found[1:] == whole[1]
-
-    def test_invalid_utf_8(self, client, whole):
-        _, found = lines(self.fetched(client, kind="line_utf8"))
+        assert len(found) == len(wanted) + 1
+        _, (huge, *rest) = lines(self.fetched(client, kind="line_huge", size=1_000_000))
+        assert (rest, len(huge) > 1_000_000) == (wanted, True)
+        assert json.loads(huge)["identifier"] not in {json.loads(line)["identifier"] for line in wanted}
+        _, (mistyped, *rest) = lines(self.fetched(client, kind="line_type"))
+        assert (rest, type(json.loads(mistyped)["identifier"])) == (wanted, str)
+        _, (odd, *rest) = lines(self.fetched(client, kind="line_utf8"))
+        assert rest == wanted
         with pytest.raises(UnicodeDecodeError):
-            found[0].decode()
-        assert found[1:] == whole[1]
+            odd.decode()
 
     def test_truncated_gzip(self, client):
         damaged = self.fetched(client, kind="gzip_truncated", keep=0.7)

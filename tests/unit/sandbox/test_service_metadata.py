@@ -92,19 +92,16 @@ class TestForms:
 
 
 class TestGet:
-    def test_fields_are_repeated(self, client):
-        assert client.call("/v2/codes?fields=name&fields=identifier").json() == [
-            {"identifier": "wiki", "name": "Wikipedia"}
-        ]
+    def test_fields_and_filters_are_repeated_and_bodies_and_limits_ignored(self, client):
+        fields = client.call("/v2/codes?fields=name&fields=identifier").json()
+        assert fields == [{"identifier": "wiki", "name": "Wikipedia"}]
         assert client.call("/v2/codes/wiki?fields=name").json() == {"name": "Wikipedia"}
-
-    def test_a_comma_list_is_one_odd_name(self, client):
-        assert client.call("/v2/codes?fields=name,identifier").json() == [{}]
-
-    def test_filters_are_one_object_each(self, client):
+        assert client.call("/v2/codes?fields=name,identifier").json() == [{}]  # one odd name
         one = quote('{"field":"in_language.identifier","value":"en"}')
         other = quote('{"field":"code","value":"wiki"}')
         assert identifiers(client.call(f"/v2/projects?filters={one}&filters={other}")) == ["enwiki"]
+        assert len(client.call("/v2/projects", json={"fields": ["name"]}).json()[0]) == 5
+        assert len(client.call("/v2/projects?limit=1").json()) == 2
 
     def test_other_spellings_are_ignored_or_refused(self, client):
         assert len(identifiers(client.call("/v2/projects?filters[code]=nothing"))) == 2
@@ -117,25 +114,17 @@ class TestGet:
         assert client.call("/v2/projects?filters=").json()["message"] == "EOF"
         assert client.call("/v2/projects?limit=x").json()["message"] == 'strconv.ParseInt: parsing "x": invalid syntax'
 
-    def test_a_body_is_ignored(self, client):
-        assert len(client.call("/v2/projects", json={"fields": ["name"]}).json()[0]) == 5
-
-    def test_limit_is_accepted_and_ignored(self, client):
-        assert len(client.call("/v2/projects?limit=1").json()) == 2
-
 
 class TestPost:
     def test_json_body(self, client):
         body = {"fields": ["identifier"], "filters": [{"field": "in_language.identifier", "value": "fr"}], "limit": 1}
         assert client.call("/v2/projects", "POST", json=body).json() == [{"identifier": "frwiki"}]
-
-    def test_the_query_is_not_read_beside_json(self, client):
+        # the query is not read beside it; without a body, or with null in it, nothing in particular is asked for
         assert len(client.call("/v2/codes?fields=name", "POST", json={}).json()[0]) == 3
-
-    def test_an_empty_body_is_fine(self, client):
-        answer = client.call("/v2/codes", "POST", headers={"Content-Type": "application/json"})
-        assert len(answer.json()[0]) == 3
         assert len(client.call("/v2/codes", "POST", json=None).json()) == 1
+        for body in ("", "null", '{"fields":null,"filters":null,"limit":null}'):
+            answer = client.call("/v2/codes", "POST", data=body, headers={"Content-Type": "application/json"})
+            assert len(answer.json()[0]) == 3
 
     def test_json_sent_as_a_form_is_silently_ignored(self, client):
         answer = client.call("/v2/projects", "POST", data='{"fields":["name"]}')
@@ -169,20 +158,12 @@ class TestPost:
         assert answer.status_code == 422
         assert answer.json()["message"].startswith(message)
 
-    def test_null_is_nothing(self, client):
-        for body in ("null", '{"fields":null,"filters":null,"limit":null}'):
-            answer = client.call("/v2/codes", "POST", data=body, headers={"Content-Type": "application/json"})
-            assert len(answer.json()[0]) == 3
-
 
 class TestAccess:
-    def test_the_highest_group_counts(self, client):
-        client.sandbox.accounts.set_groups("sandbox", ["group_1", "group_2"])
-        assert client.call(client.HOUR).status_code == 200
-
-    def test_an_account_without_group_may_nothing(self, client):
-        client.sandbox.accounts.set_groups("sandbox", [])
-        assert client.call("/v2/projects").status_code == 403
+    @pytest.mark.parametrize(("groups", "lists", "hours"), [([], 403, 403), (["group_1", "group_2"], 200, 200)])
+    def test_the_highest_group_counts_and_without_one_an_account_may_nothing(self, client, groups, lists, hours):
+        client.sandbox.accounts.set_groups("sandbox", groups)
+        assert [client.call(path).status_code for path in ("/v2/projects", client.HOUR)] == [lists, hours]
 
     def test_too_many_requests_per_second(self, client):
         client.sandbox.rate.set(0.0001, burst=3)

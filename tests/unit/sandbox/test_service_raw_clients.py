@@ -184,16 +184,6 @@ class TestGo:
         for record in answer.events(3):
             assert record["event"]["partition"] == 0
 
-    def test_a_time_that_is_set_contradicts_parts(self, send):
-        content = json.dumps({"since": SINCE, "parts": [0]}).encode()
-        assert send(GO.format(length=len(content)), content, realtime=True).status == 422
-
-    def test_an_offset_in_another_part_is_passed_over(self, send):
-        body = {"parts": [0], "offsets": {"49": 7}, "since_per_partition": {"0": SINCE, "49": SINCE}}
-        content = json.dumps(body).encode()
-        answer = send(GO.format(length=len(content)), content, realtime=True)
-        assert {record["event"]["partition"] for record in answer.events(3)} == {0}
-
 
 PHP = """
     {method} {path} HTTP/1.1

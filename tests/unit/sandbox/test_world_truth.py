@@ -89,20 +89,27 @@ def test_every_article_is_found_by_its_name_and_no_other_is(tmp_path, project):
         assert world.article(project, other, START) is None
 
 
-@pytest.mark.parametrize(("seed", "overlap"), [(1, True), (2, False)])
-def test_files_folded_by_the_rule_are_the_truth_of_all_namespaces_and_of_each_alone(tmp_path, seed, overlap):
-    settings = small(tmp_path, seed=seed, overlap=overlap)
+@pytest.mark.parametrize(
+    ("seed", "overlap", "projects"),
+    [(1, True, ("frwiki",)), (2, False, ("frwiki",)), (1, True, ("enwiki", "simplewiki"))],
+)
+def test_files_folded_by_the_rule_are_the_truth_of_all_namespaces_and_of_each_alone(tmp_path, seed, overlap, projects):
+    settings = small(tmp_path, seed=seed, overlap=overlap, projects=projects, changes_per_hour=60 // len(projects))
     world = ArchivedWorld(settings)
     hours = [START + n * HOUR for n in range(5)]
     records = list(files(world, hours))
     truth = truth_of(world, settings, lambda project: world.export_started_at(project, hours[-1]), hours[0])
     assert len(truth) > 200
+    assert {project for project, _ in truth} == set(projects)
     assert folded(records) == truth
     for namespace in (0, 10, 14):
         alone = [record for record in records if record["namespace"]["identifier"] == namespace]
         assert folded(alone) == {
             title: record for title, record in truth.items() if record["namespace"]["identifier"] == namespace
         }
+    for record in truth.values():
+        assert record["article_body"]["html"].startswith("<!DOCTYPE html>")
+        assert record["article_body"]["wikitext"]
 
 
 def test_truth_holds_at_any_moment(tmp_path):
@@ -166,25 +173,9 @@ def test_truth_refuses_what_the_sandbox_does_not_have(tmp_path):
         ArchivedWorld(small(tmp_path, namespaces=(0, 2)))
 
 
-def test_several_projects_and_a_body_of_every_article(tmp_path):
-    settings = small(tmp_path, projects=("enwiki", "simplewiki"), changes_per_hour=20)
-    world = ArchivedWorld(settings)
-    hours = [START + n * HOUR for n in range(2)]
-    truth = truth_of(world, settings, lambda project: world.export_started_at(project, hours[-1]), hours[0])
-    assert {project for project, _ in truth} == {"enwiki", "simplewiki"}
-    assert folded(files(world, hours)) == truth
-    for record in truth.values():
-        assert record["article_body"]["html"].startswith("<!DOCTYPE html>")
-        assert record["article_body"]["wikitext"]
-
-
 def test_visibility_never_decides(tmp_path):
-    settings = small(tmp_path)
-    world = ArchivedWorld(settings)
+    world = ArchivedWorld(small(tmp_path))
     events = [e for e in world.events("frwiki", START, START + HOUR) if e.type == "visibility-change"]
+    pages = {one["identifier"]: one for one in world.truth("frwiki", 0, START + HOUR, since=START - 3 * HOUR)}
     assert events
-    for event in events:
-        pages = {
-            record["identifier"]: record for record in world.truth("frwiki", 0, START + HOUR, since=START - 3 * HOUR)
-        }
-        assert pages[event.state.identifier]["event"]["type"] == "update"
+    assert {pages[event.state.identifier]["event"]["type"] for event in events} == {"update"}

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from resources.enterprise import EnterpriseClient, RetryPolicy
+from resources.enterprise import EnterpriseClient, RetryPolicy, models
 from tests.unit.enterprise.loopback import FakeService
 
 HOUR = dt.datetime(2026, 11, 1, 5, tzinfo=dt.UTC)
@@ -60,3 +60,8 @@ def hour():
 @pytest.fixture
 def content():
     return random.Random(7).randbytes(400_000)
+
+
+@pytest.fixture
+def batch(fake, content):
+    return models.Batch.model_validate(fake.add("enwiki_namespace_0", content))

@@ -20,13 +20,8 @@ PATH = f"/v2/batches/2026-11-01/05/{NAME}"
 
 
 @pytest.fixture
-def published(fake, content):
-    return models.Batch.model_validate(fake.add(NAME, content))
-
-
-@pytest.fixture
-def target(tmp_path, published):
-    return tmp_path / "archive" / "hour=05" / f"{NAME}.{published.version[:8]}.tar.gz"
+def target(tmp_path, batch):
+    return tmp_path / "archive" / "hour=05" / f"{NAME}.{batch.version[:8]}.tar.gz"
 
 
 def names(target):
@@ -46,56 +41,56 @@ def ranges_asked(fake):
 
 
 def test_a_small_file_is_one_request_to_the_service_and_one_to_the_store(
-    client, fake, published, target, hour, content, clock
+    client, fake, batch, target, hour, content, clock
 ):
     seen = []
-    done = client.hours.download(hour, published, target, seen.append)
+    done = client.hours.download(hour, batch, target, seen.append)
     assert target.read_bytes() == content
-    assert (done.path, done.identifier, done.version) == (target, NAME, published.version)
+    assert (done.path, done.identifier, done.version) == (target, NAME, batch.version)
     assert (done.size_bytes, done.unit_count, done.resumed_bytes, done.fetched) == (len(content), 1, 0, True)
     assert resolves(fake) == 1
     assert len(fake.store.requests) == 1
     assert (seen[0], sum(seen)) == (0, len(content))
     only_landed(target)
     sidecar = Sidecar.read(target)
-    assert sidecar == Sidecar(NAME, published.version, len(content), PATH + "/download", clock.now)
+    assert sidecar == Sidecar(NAME, batch.version, len(content), PATH + "/download", clock.now)
     assert "Signature" not in Sidecar.path(target).read_text()
 
 
 def test_the_token_goes_to_the_service_and_never_to_the_object_store(
-    client, fake, published, target, hour, monkeypatch, tmp_path
+    client, fake, batch, target, hour, monkeypatch, tmp_path
 ):
     netrc = tmp_path / "netrc"
     netrc.write_text("machine 127.0.0.1 login someone password FromNetrc99\n")
     monkeypatch.setenv("NETRC", str(netrc))
-    client.hours.download(hour, published, target)
+    client.hours.download(hour, batch, target)
     assert all("authorization" not in r.headers for r in fake.store.requests)
     assert fake.api.seen(PATH + "/download")[0].headers["authorization"].startswith("Bearer eyJACCESS")
 
 
-def test_an_object_store_that_cannot_be_reached_is_said_to_be(client, fake, published, target, hour):
+def test_an_object_store_that_cannot_be_reached_is_said_to_be(client, fake, batch, target, hour):
     fake.store.close()
     with pytest.raises(errors.UnreachableError, match=r"failed 4 times in a row.*refused \(127.0.0.1\)"):
-        client.hours.download(hour, published, target)
+        client.hours.download(hour, batch, target)
 
 
-def test_present_and_verified_is_not_fetched_again(client, fake, published, target, hour):
-    client.hours.download(hour, published, target)
+def test_present_and_verified_is_not_fetched_again(client, fake, batch, target, hour):
+    client.hours.download(hour, batch, target)
     before = len(fake.api.requests) + len(fake.store.requests)
-    again = client.hours.download(hour, published, target)
+    again = client.hours.download(hour, batch, target)
     assert (again.fetched, again.unit_count, again.size_bytes) == (False, 0, target.stat().st_size)
     assert len(fake.api.requests) + len(fake.store.requests) == before
 
 
 @pytest.mark.parametrize("damage", ["shorter", "other bytes, no sidecar"])
-def test_a_damaged_file_is_fetched_again_and_replaced(client, fake, published, target, hour, content, damage):
-    client.hours.download(hour, published, target)
+def test_a_damaged_file_is_fetched_again_and_replaced(client, fake, batch, target, hour, content, damage):
+    client.hours.download(hour, batch, target)
     if damage == "shorter":
         os.truncate(target, 1000)
     else:
         target.write_bytes(b"x" * len(content))
         Sidecar.path(target).unlink()
-    assert client.hours.download(hour, published, target).fetched
+    assert client.hours.download(hour, batch, target).fetched
     assert target.read_bytes() == content
     only_landed(target)
 
@@ -134,33 +129,33 @@ TAIL = Reply(206, CONTENT[1000:3000], {"Content-Range": "bytes 1000-2999/400000"
     ],
 )
 def test_a_body_that_breaks_off_goes_on_where_it_stopped_and_nothing_odd_is_mixed_in(
-    client, fake, published, target, hour, prepare, asked, counts
+    client, fake, batch, target, hour, prepare, asked, counts
 ):
     prepare(fake)
-    done = client.hours.download(hour, published, target)
+    done = client.hours.download(hour, batch, target)
     assert target.read_bytes() == CONTENT
     assert (done.unit_count, resolves(fake)) == counts
     assert ranges_asked(fake) == [None, *asked]
     only_landed(target)
 
 
-def test_an_unfinished_download_goes_on_in_the_next_run(make_client, fake, published, target, hour, content):
+def test_an_unfinished_download_goes_on_in_the_next_run(make_client, fake, batch, target, hour, content):
     fake.cut(*[100_000] + [0] * 3)
     with pytest.raises(errors.ServiceUnavailable, match="100000 downloaded bytes are kept"):
-        make_client().hours.download(hour, published, target)
+        make_client().hours.download(hour, batch, target)
     assert names(target) == [target.name + ".part"]
     assert (target.parent / (target.name + ".part")).read_bytes() == content[:100_000]
     fake.store.requests.clear()
-    done = make_client().hours.download(hour, published, target)
+    done = make_client().hours.download(hour, batch, target)
     assert (done.resumed_bytes, done.unit_count) == (100_000, 1)
     assert ranges_asked(fake) == ["bytes=100000-"]
     assert target.read_bytes() == content
     only_landed(target)
 
 
-def test_wrong_bytes_are_fetched_again_once(client, fake, published, target, hour, content):
+def test_wrong_bytes_are_fetched_again_once(client, fake, batch, target, hour, content):
     fake.script("/objects/*", Reply(200, b"?" * len(content)))
-    done = client.hours.download(hour, published, target)
+    done = client.hours.download(hour, batch, target)
     assert target.read_bytes() == content
     assert len(fake.api.seen(PATH)) == 1  # the record was read again
     assert done.unit_count == 2
@@ -177,37 +172,37 @@ def test_wrong_bytes_twice_are_an_integrity_error_and_nothing_is_landed(client, 
     assert resolves(fake) == 2
 
 
-def test_a_file_replaced_meanwhile_is_taken_under_its_new_version(client, fake, published, target, hour, content):
+def test_a_file_replaced_meanwhile_is_taken_under_its_new_version(client, fake, batch, target, hour, content):
     new = content[::-1]
     fake.add(NAME, new)
-    done = client.hours.download(hour, published, target)
-    assert done.version == files.md5_of(done.path) != published.version
+    done = client.hours.download(hour, batch, target)
+    assert done.version == files.md5_of(done.path) != batch.version
     assert done.path.name == f"{NAME}.{done.version[:8]}.tar.gz"
     assert done.path.read_bytes() == new
     assert resolves(fake) == 1  # the bytes fetched first were those of the new record
     only_landed(done.path)
 
 
-def test_a_file_replaced_between_two_ranges_is_begun_anew(client, fake, published, target, hour, content):
+def test_a_file_replaced_between_two_ranges_is_begun_anew(client, fake, batch, target, hour, content):
     new = content[::-1]
     fake.cut(1000, then=lambda: fake.add(NAME, new))
-    done = client.hours.download(hour, published, target)
+    done = client.hours.download(hour, batch, target)
     assert done.path.read_bytes() == new
-    assert done.version != published.version
+    assert done.version != batch.version
     only_landed(done.path)
 
 
-def test_a_new_version_that_is_there_already_is_not_fetched(client, fake, published, target, hour, content):
+def test_a_new_version_that_is_there_already_is_not_fetched(client, fake, batch, target, hour, content):
     new = content[::-1]
     fake.add(NAME, new)
-    first = client.hours.download(hour, published, target)
+    first = client.hours.download(hour, batch, target)
     fake.script("/objects/*", Reply(200, b"neither"))
-    again = client.hours.download(hour, published, target)
+    again = client.hours.download(hour, batch, target)
     assert (again.path, again.fetched) == (first.path, False)
     only_landed(first.path)
 
 
-def test_a_record_that_is_gone_when_read_again_leaves_nothing(client, fake, published, target, hour, clock):
+def test_a_record_that_is_gone_when_read_again_leaves_nothing(client, fake, batch, target, hour, clock):
     def expired(_):
         clock.advance(days=3)
         fake.records.clear()
@@ -216,50 +211,50 @@ def test_a_record_that_is_gone_when_read_again_leaves_nothing(client, fake, publ
     fake.script("/objects/*", expired)
     fake.script("/v2/batches/2026-11-01/05", Reply(404, b'{"status":404,"message":"NoSuchKey"}'))
     with pytest.raises(errors.RetentionPassed):
-        client.hours.download(hour, published, target)
+        client.hours.download(hour, batch, target)
     assert names(target) == []
 
 
-def test_fresh_addresses_that_are_refused_are_not_asked_for_without_end(client, fake, published, target, hour):
+def test_fresh_addresses_that_are_refused_are_not_asked_for_without_end(client, fake, batch, target, hour):
     fake.script("/objects/*", *[Reply(403, b"<Error><StringToSign>SIGNEDSECRET</StringToSign></Error>")] * 4)
     with pytest.raises(errors.ServiceUnavailable, match="rejected two new signed URLs") as caught:
-        client.hours.download(hour, published, target)
+        client.hours.download(hour, batch, target)
     assert "SIGNED" not in str(caught.value)
     assert resolves(fake) == 2
     assert names(target) == []
 
 
-def test_the_number_of_addresses_is_bounded(make_client, fake, published, target, hour):
+def test_the_number_of_addresses_is_bounded(make_client, fake, batch, target, hour):
     fake.cut(*[5000] * 10, then=fake.expire_signatures)
     with pytest.raises(errors.ServiceUnavailable, match="more than 2 signed URLs"):
-        make_client(limits=Limits(signed_urls=2)).hours.download(hour, published, target)
+        make_client(limits=Limits(signed_urls=2)).hours.download(hour, batch, target)
     assert resolves(fake) == 2
 
 
-def test_a_store_that_ignores_ranges_and_breaks_off_is_given_up(client, fake, published, target, hour):
+def test_a_store_that_ignores_ranges_and_breaks_off_is_given_up(client, fake, batch, target, hour):
     fake.ranges = False
     fake.cut(*[1000] * 20)
     with pytest.raises(errors.ServiceUnavailable, match="failed"):
-        client.hours.download(hour, published, target)
+        client.hours.download(hour, batch, target)
     assert not target.exists()
 
 
-def test_a_store_that_does_not_heal_is_unavailable(client, fake, published, target, hour):
+def test_a_store_that_does_not_heal_is_unavailable(client, fake, batch, target, hour):
     fake.script("/objects/*", *[Reply(503)] * 9)
     with pytest.raises(errors.ServiceUnavailable, match="responded with status 503"):
-        client.hours.download(hour, published, target)
+        client.hours.download(hour, batch, target)
     assert len(fake.store.requests) == 4
     assert names(target) == []
 
 
-def test_an_object_that_is_not_there_is_not_found(client, fake, published, target, hour, clock):
+def test_an_object_that_is_not_there_is_not_found(client, fake, batch, target, hour, clock):
     fake.objects.clear()
     with pytest.raises(errors.NotFound, match="object store") as caught:
-        client.hours.download(hour, published, target)
+        client.hours.download(hour, batch, target)
     assert not isinstance(caught.value, errors.RetentionPassed)
     clock.advance(days=2)
     with pytest.raises(errors.RetentionPassed, match="two days"):
-        client.hours.download(hour, published, target)
+        client.hours.download(hour, batch, target)
     assert names(target) == []
 
 
@@ -281,10 +276,10 @@ def test_an_empty_object_is_wrong_unless_the_record_says_so(client, fake, hour, 
         (Reply(307, b"", {"Location": "file:///etc/passwd"}), "redirects to an invalid URL"),
     ],
 )
-def test_an_answer_that_is_no_usable_redirect_is_refused(client, fake, published, target, hour, reply, problem):
+def test_an_answer_that_is_no_usable_redirect_is_refused(client, fake, batch, target, hour, reply, problem):
     fake.script(PATH + "/download", reply)
     with pytest.raises(errors.UnexpectedAnswer, match=problem):
-        client.hours.download(hour, published, target)
+        client.hours.download(hour, batch, target)
     assert fake.store.requests == []
     assert names(target) == []
 
@@ -298,26 +293,26 @@ def test_a_redirect_from_an_encrypted_to_an_open_connection_is_refused(make_clie
         client.lists._api._location(answer, PATH, "get it")
 
 
-def test_a_relative_redirect_is_followed_without_the_token(client, fake, published, target, hour, content):
+def test_a_relative_redirect_is_followed_without_the_token(client, fake, batch, target, hour, content):
     # a page of HTML instead of it is waited out
     fake.script(PATH + "/download", html_reply(200), Reply(307, b"", {"Location": "/objects/here"}))
     fake.script("/objects/here", Reply(200, content))
-    assert client.hours.download(hour, published, target).unit_count == 2
+    assert client.hours.download(hour, batch, target).unit_count == 2
     assert target.read_bytes() == content
     assert "authorization" not in fake.api.seen("/objects/here")[0].headers
 
 
-def test_too_little_room_is_said_before_the_first_byte(client, fake, published, target, hour, monkeypatch):
+def test_too_little_room_is_said_before_the_first_byte(client, fake, batch, target, hour, monkeypatch):
     usage = shutil.disk_usage(target.parent.parent.parent)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1000))
     with pytest.raises(
         errors.DiskFull, match=r"400,000 bytes are missing, but only 1,000 are free.*Free up disk space"
     ):
-        client.hours.download(hour, published, target)
+        client.hours.download(hour, batch, target)
     assert names(target) == []
 
 
-def test_a_disk_that_fills_up_keeps_what_was_fetched(client, fake, published, target, hour, content, monkeypatch):
+def test_a_disk_that_fills_up_keeps_what_was_fetched(client, fake, batch, target, hour, content, monkeypatch):
     real, written = os.pwrite, []
 
     def full(descriptor, data, offset):
@@ -329,37 +324,37 @@ def test_a_disk_that_fills_up_keeps_what_was_fetched(client, fake, published, ta
 
     monkeypatch.setattr(os, "pwrite", full)
     with pytest.raises(errors.DiskFull, match="No space left on device") as caught:
-        client.hours.download(hour, published, target)
+        client.hours.download(hour, batch, target)
     assert not caught.value.retryable
     monkeypatch.undo()
-    done = client.hours.download(hour, published, target)
+    done = client.hours.download(hour, batch, target)
     assert done.resumed_bytes == sum(written)
     assert target.read_bytes() == content
     only_landed(target)
 
 
-def test_a_folder_that_cannot_be_written_is_said(client, published, hour, tmp_path):
+def test_a_folder_that_cannot_be_written_is_said(client, batch, hour, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(errors.StateError, match="cannot be written"):
-        client.hours.download(hour, published, tmp_path / "file" / "x.tar.gz")
+        client.hours.download(hour, batch, tmp_path / "file" / "x.tar.gz")
 
 
-def test_threads_that_want_the_same_file_fetch_it_once(client, fake, published, target, hour, content):
+def test_threads_that_want_the_same_file_fetch_it_once(client, fake, batch, target, hour, content):
     with ThreadPoolExecutor(4) as pool:
-        fetched = [*pool.map(lambda _: client.hours.download(hour, published, target).fetched, range(4))]
+        fetched = [*pool.map(lambda _: client.hours.download(hour, batch, target).fetched, range(4))]
     assert sorted(fetched) == [False, False, False, True]
     assert resolves(fake) == 1
     only_landed(target)
 
 
-def test_a_file_that_another_process_holds_is_not_waited_for_without_end(make_client, fake, published, target, hour):
+def test_a_file_that_another_process_holds_is_not_waited_for_without_end(make_client, fake, batch, target, hour):
     from resources.enterprise.download.partial import Part
 
     client = make_client(limits=Limits(wait_seconds=0.05))
     with Part.held(target, wait_seconds=120), pytest.raises(errors.StateBusy, match="Another process") as caught:
-        client.hours.download(hour, published, target)
+        client.hours.download(hour, batch, target)
     assert caught.value.retryable
-    assert client.hours.download(hour, published, target).fetched
+    assert client.hours.download(hour, batch, target).fetched
 
 
 def test_retention_is_counted_from_the_hour(client, fake, hour, clock):

@@ -35,11 +35,6 @@ CHUNK = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
 
 
 @pytest.fixture
-def batch(fake, content):
-    return models.Batch.model_validate(fake.add(NAME, content))
-
-
-@pytest.fixture
 def target(tmp_path):
     return tmp_path / "archive" / "a.tar.gz"
 

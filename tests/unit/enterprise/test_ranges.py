@@ -16,14 +16,13 @@ from tests.unit.enterprise.test_downloads import (
     NAME,
     names,
     only_landed,
-    published,
     ranges_asked,
     resolves,
     target,
 )
 from tests.unit.enterprise.test_kill import ROOT, VICTIM
 
-__all__ = ["published", "target"]  # fixtures
+__all__ = ["target"]  # a fixture
 
 SIZE, QUARTER = 400_000, 100_000
 LIMITS = {"ranged_bytes": 300_000, "range_bytes": 20_000}
@@ -46,7 +45,7 @@ def bytes_asked(requests):
     return sum(int(last or SIZE - 1) + 1 - int(first) for first, last in ends)
 
 
-def test_the_ranges_of_a_large_file_are_all_open_at_once(split, fake, published, target, hour, content):
+def test_the_ranges_of_a_large_file_are_all_open_at_once(split, fake, batch, target, hour, content):
     together = threading.Barrier(3, timeout=120)  # breaks, and fails the test, unless three requests wait here
 
     def waiting(request):
@@ -55,7 +54,7 @@ def test_the_ranges_of_a_large_file_are_all_open_at_once(split, fake, published,
 
     seen = []
     fake.script("/objects/*", fake.object, *[waiting] * 3)
-    done = split.hours.download(hour, published, target, seen.append)
+    done = split.hours.download(hour, batch, target, seen.append)
     assert target.read_bytes() == content
     assert (done.unit_count, resolves(fake), done.resumed_bytes) == (1, 1, 0)
     asked = [one.split("=")[1] for one in sorted(ranges_asked(fake))]
@@ -66,15 +65,15 @@ def test_the_ranges_of_a_large_file_are_all_open_at_once(split, fake, published,
     only_landed(target)
 
 
-def test_an_unfinished_large_download_goes_on_in_the_next_run(split, fake, published, target, hour, content):
+def test_an_unfinished_large_download_goes_on_in_the_next_run(split, fake, batch, target, hour, content):
     fake.cut(*[10_000] * 4 + [0] * 16)
     with pytest.raises(errors.ServiceUnavailable, match=r"\d0000 downloaded bytes are kept"):
-        split.hours.download(hour, published, target)
+        split.hours.download(hour, batch, target)
     left = sum(path.stat().st_size for path in target.parent.iterdir())
     assert left >= 10_000
     fake._scripted.clear()
     seen = []
-    done = split.hours.download(hour, published, target, seen.append)
+    done = split.hours.download(hour, batch, target, seen.append)
     assert (done.resumed_bytes, done.unit_count, sum(seen)) == (left, 1, SIZE - left)
     again = [r for r in fake.store.requests if r.query == fake.store.requests[-1].query]  # with the second URL
     assert bytes_asked(again) == SIZE - left  # nothing was fetched again
@@ -92,26 +91,26 @@ def test_the_size_in_the_record_need_not_be_exact(make_client, fake, target, hou
 
 
 @pytest.mark.parametrize("honest", [0, 1, 2, 3])
-def test_a_store_that_ignores_ranges_sends_the_complete_object(split, fake, published, target, hour, content, honest):
+def test_a_store_that_ignores_ranges_sends_the_complete_object(split, fake, batch, target, hour, content, honest):
     """At once, or after some ranges."""
     fake.script("/objects/*", *[fake.object] * honest)
     fake.script("/objects/*", *[lambda request: Reply(200, content)] * 5)
-    done = split.hours.download(hour, published, target)
+    done = split.hours.download(hour, batch, target)
     assert target.read_bytes() == content
     assert (done.unit_count, len(fake.api.seen("*/objects/*"))) == (1, 0)
     assert (len(fake.store.requests) == 1) is (honest == 0)
     only_landed(target)
 
 
-def test_a_store_that_ignores_ranges_replaces_what_an_earlier_run_left(split, fake, published, target, hour, content):
+def test_a_store_that_ignores_ranges_replaces_what_an_earlier_run_left(split, fake, batch, target, hour, content):
     lay(target, **{"": content[:QUARTER], "_100000": content[QUARTER:150_000]})
     fake.ranges = False
-    split.hours.download(hour, published, target)
+    split.hours.download(hour, batch, target)
     assert target.read_bytes() == content
     only_landed(target)
 
 
-def test_a_url_that_several_ranges_find_refused_is_requested_once(split, fake, published, target, hour, content):
+def test_a_url_that_several_ranges_find_refused_is_requested_once(split, fake, batch, target, hour, content):
     together = threading.Barrier(3, timeout=120)
 
     def expired(request):
@@ -120,18 +119,18 @@ def test_a_url_that_several_ranges_find_refused_is_requested_once(split, fake, p
         return Reply(403)
 
     fake.script("/objects/*", fake.object, expired, expired, expired)
-    done = split.hours.download(hour, published, target)
+    done = split.hours.download(hour, batch, target)
     assert (done.unit_count, target.read_bytes()) == (2, content)
 
 
-def test_two_refusals_in_a_row_end_all_ranges(split, fake, published, target, hour):
+def test_two_refusals_in_a_row_end_all_ranges(split, fake, batch, target, hour):
     fake.script("/objects/*", fake.object, *[Reply(403)] * 99)
     with pytest.raises(errors.ServiceUnavailable, match="rejected two new signed URLs"):
-        split.hours.download(hour, published, target)
+        split.hours.download(hour, batch, target)
     assert resolves(fake) == 2
 
 
-def test_a_range_that_hangs_does_not_hold_up_the_failure_of_another(make_client, fake, published, target, hour):
+def test_a_range_that_hangs_does_not_hold_up_the_failure_of_another(make_client, fake, batch, target, hour):
     client = make_client(retry=RetryPolicy(retries=0, read_timeout=100), limits=Limits(**LIMITS))
     stall, hangs = threading.Event(), threading.Event()
 
@@ -146,7 +145,7 @@ def test_a_range_that_hangs_does_not_hold_up_the_failure_of_another(make_client,
     fake.cut(10, stall=stall)
     fake.script("/objects/*", *[failing] * 3)
     with pytest.raises(errors.ServiceUnavailable, match="status 503"):
-        client.hours.download(hour, published, target, progress)
+        client.hours.download(hour, batch, target, progress)
     stall.set()
     assert fake.store.stalls_sat_out == 0
     assert names(target) == [target.name + ".part"]
@@ -166,12 +165,12 @@ def test_a_range_that_hangs_does_not_hold_up_the_failure_of_another(make_client,
         ({"": (0, 10), "_999": (0, 10)}, None),  # after the object's end
     ],
 )
-def test_odd_leftovers_end_in_the_right_file(split, fake, published, target, hour, content, parts, resumed):
+def test_odd_leftovers_end_in_the_right_file(split, fake, batch, target, hour, content, parts, resumed):
     lay(
         target, **{f"_{start[1:]}000" if start else "": content[a * 1000 : b * 1000] for start, (a, b) in parts.items()}
     )
     (target.parent / (target.name + ".part.5x")).write_text("not ours")
-    done = split.hours.download(hour, published, target)
+    done = split.hours.download(hour, batch, target)
     assert target.read_bytes() == content
     assert names(target) == [target.name, target.name + ".json", target.name + ".part.5x"]
     if resumed is not None:
@@ -179,7 +178,7 @@ def test_odd_leftovers_end_in_the_right_file(split, fake, published, target, hou
         assert resumed == 0 or bytes_asked(fake.store.requests) == SIZE - resumed * 1000
 
 
-def test_a_process_killed_while_the_parts_are_joined_is_made_good(split, fake, target, hour, content, published):
+def test_a_process_killed_while_the_parts_are_joined_is_made_good(split, fake, target, hour, content, batch):
     """Killed before each deletion of a joined part, and each time continued until the next."""
     record = json.dumps(fake.records[NAME])
     program = VICTIM.replace('own / "state",', f'own / "state", limits=Limits(**{LIMITS}),').replace(
@@ -191,17 +190,17 @@ def test_a_process_killed_while_the_parts_are_joined_is_made_good(split, fake, t
         done = subprocess.run([*command, f"unlink:{turn}"], cwd=ROOT, check=True, capture_output=True, text=True)
         assert done.stdout.split() == [str(-signal.SIGKILL)]
         assert len([*folder.glob("*.part.*")]) == kept
-    split.hours.download(hour, published, folder / f"{NAME}.tar.gz")
+    split.hours.download(hour, batch, folder / f"{NAME}.tar.gz")
     assert bytes_asked(fake.store.requests) == SIZE
     assert (folder / f"{NAME}.tar.gz").read_bytes() == content
     only_landed(folder / f"{NAME}.tar.gz")
 
 
-def test_a_disk_without_room_to_join_parts_gets_one_range(split, fake, published, target, hour, content, monkeypatch):
+def test_a_disk_without_room_to_join_parts_gets_one_range(split, fake, batch, target, hour, content, monkeypatch):
     import shutil
 
     usage = shutil.disk_usage(target.parent.parent.parent)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=SIZE + QUARTER - 1))
-    split.hours.download(hour, published, target)
+    split.hours.download(hour, batch, target)
     assert ranges_asked(fake) == [None]
     assert target.read_bytes() == content

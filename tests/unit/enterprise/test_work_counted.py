@@ -24,11 +24,6 @@ HEALS = [500, 502, 503, 504]
 
 
 @pytest.fixture
-def batch(fake, content):
-    return models.Batch.model_validate(fake.add(NAME, content))
-
-
-@pytest.fixture
 def target(tmp_path):
     return tmp_path / "archive" / f"{NAME}.tar.gz"
 

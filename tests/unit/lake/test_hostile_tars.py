@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
-from resources.lake import ArchiveError, convert
+from resources.lake import ArchiveError, ConvertedFile, convert
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,6 +61,10 @@ def soon() -> Iterator[None]:
     yield
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)
+
+
+def converted(lake, tar: bytes) -> ConvertedFile:
+    return convert(lake.from_bytes(gzip.compress(tar)), lake.layout)
 
 
 def refusal(lake, tar: bytes) -> str:
@@ -149,9 +153,7 @@ def test_many_fields_of_an_extended_header_are_read_in_one_go(lake, rows):
     Readers that look for it go through all that follows.
     """
     payload = b"5 aa\n" * 200_000 + pax(path="b.ndjson")
-    made = convert(
-        lake.from_bytes(gzip.compress(member("p", payload, tarfile.XHDTYPE) + member("a", b"x\n") + END)), lake.layout
-    )
+    made = converted(lake, member("p", payload, tarfile.XHDTYPE) + member("a", b"x\n") + END)
     assert [row["member"] for row in rows(made.rejects_path)] == ["b.ndjson"]
 
 
@@ -174,7 +176,7 @@ def test_a_name_that_cannot_be_shown_as_it_is(lake, rows, name, way):
         "plain": lambda: b"",
     }[way]()
     tar = before + member(raw, b"x\n" * 3000 + lake.lines(lake.record(1)))
-    made = convert(lake.from_bytes(gzip.compress(tar + END)), lake.layout)
+    made = converted(lake, tar + END)
     assert (made.row_count, made.reject_count) == (1, 3000)
     [shown] = {row["member"] for row in rows(made.rejects_path)}
     assert shown.startswith(begins)
@@ -189,7 +191,7 @@ def test_two_long_names_with_one_beginning_stay_two(lake, rows):
         tar += member("././@LongLink", b"n" * 5000 + last + b".ndjson\0", tarfile.GNUTYPE_LONGNAME) + member(
             "n", b"x\n"
         )
-    made = convert(lake.from_bytes(gzip.compress(tar + END)), lake.layout)
+    made = converted(lake, tar + END)
     assert len({row["member"] for row in rows(made.rejects_path)}) == 2
 
 
@@ -199,7 +201,7 @@ def test_the_size_in_an_extended_header_is_the_one_that_counts(lake, rows, told)
     first, second = lake.lines(*(lake.record(n) for n in range(50))), lake.lines(lake.record(60), b"bad")
     tar = member("p", pax(size=str(len(first))), tarfile.XHDTYPE)
     tar += header("a.ndjson", told) + first + bytes(-len(first) % 512) + member("b.ndjson", second) + END
-    made = convert(lake.from_bytes(gzip.compress(tar)), lake.layout)
+    made = converted(lake, tar)
     assert [row["article_id"] for row in rows(made.path)] == [*(100 + n for n in range(50)), 160]
     assert [row["member"] for row in rows(made.rejects_path)] == ["b.ndjson"]
     assert made.ndjson_bytes == len(first) + len(second)
@@ -208,7 +210,7 @@ def test_the_size_in_an_extended_header_is_the_one_that_counts(lake, rows, told)
 def test_a_size_in_binary(lake, rows):
     data = lake.lines(lake.record(1))
     tar = member("a.ndjson", data, size_field=b"\x80" + len(data).to_bytes(11, "big")) + END
-    assert len(rows(convert(lake.from_bytes(gzip.compress(tar)), lake.layout).path)) == 1
+    assert len(rows(converted(lake, tar).path)) == 1
 
 
 @pytest.mark.soak
@@ -231,9 +233,7 @@ def test_a_sparse_member_is_refused(lake, before):
 
 
 def test_a_member_of_an_unknown_kind_is_a_file(lake, rows):
-    made = convert(
-        lake.from_bytes(gzip.compress(member("a.ndjson", lake.lines(lake.record(1)), b"Z") + END)), lake.layout
-    )
+    made = converted(lake, member("a.ndjson", lake.lines(lake.record(1)), b"Z") + END)
     assert len(rows(made.path)) == 1
 
 
@@ -256,9 +256,7 @@ def test_members_behind_zeros_are_read_and_told_of(lake, rows, zeros, apart):
 
 @pytest.mark.parametrize("zeros", [1, 2, 41])
 def test_zeros_at_the_end_are_nothing_to_tell_of(lake, zeros):
-    made = convert(
-        lake.from_bytes(gzip.compress(member("a.ndjson", lake.lines(lake.record(1))) + bytes(512 * zeros))), lake.layout
-    )
+    made = converted(lake, member("a.ndjson", lake.lines(lake.record(1))) + bytes(512 * zeros))
     assert (made.row_count, made.remarks) == (1, ())
 
 
@@ -287,7 +285,7 @@ def test_members_with_other_names_are_told_of_and_in_any_case_read(lake, rows):
     line = lake.lines(lake.record(2))
     named = [("X.NDJSON", lake.lines(lake.record(1))), ("x.json", line), ("x.ndjson.exe", line), ("empty.txt", b"")]
     tar = b"".join(member(name, data) for name, data in named) + member("d.ndjson/", b"", tarfile.DIRTYPE) + END
-    made = convert(lake.from_bytes(gzip.compress(tar)), lake.layout)
+    made = converted(lake, tar)
     assert [row["article_id"] for row in rows(made.path)] == [101]
     [remark] = made.remarks
     assert "x.json, x.ndjson.exe" in remark
@@ -297,7 +295,7 @@ def test_members_with_other_names_are_told_of_and_in_any_case_read(lake, rows):
 
 def test_a_remark_on_many_members_is_short(lake):
     tar = b"".join(member(f"{n}.txt", b"x") for n in range(500)) + member("a.ndjson", lake.lines(lake.record(1)))
-    [remark] = convert(lake.from_bytes(gzip.compress(tar + END)), lake.layout).remarks
+    [remark] = converted(lake, tar + END).remarks
     assert "and more (500 members, 500 bytes)" in remark
     assert len(remark) < 300
     assert "and more" in refusal(lake.elsewhere("none"), tar[: 500 * 1024] + END)

@@ -163,22 +163,28 @@ def test_a_download_into_what_is_no_file_is_refused(tmp_path, make):
         pass
 
 
-@odd
-def test_odd_listings_and_manifests_are_named(tmp_path, make):
-    path = lay(tmp_path / "a.set.json", make)
-    with pytest.raises(IntegrityError, match=r"a\.set\.json is not a snapshot manifest"):
-        read_set(path)
-    if make is not DAMAGED["list"]:
-        with pytest.raises(IntegrityError, match=r"a\.set\.json is not a batch listing"):
-            read_listing(path)
+LOOKUPS = "archive/lookups/date=2026-11-23/hour=08"
+NAMED = {
+    "a.set.json": (read_set, IntegrityError, r"a\.set\.json is not a snapshot manifest"),
+    "a.json": (read_listing, IntegrityError, r"a\.json is not a batch listing"),
+    f"{LOOKUPS}/enwiki_namespace_0.0123abcd.tar.gz.json": (
+        lambda path: list(archives(Layout(path.parents[4]))), UnusableFileError,
+        r"tar\.gz\.json .* nothing was changed",
+    ),
+    "account.json": (lambda path: read_state(path, "name", "word"), (ValueError, OSError), r"account\.json"),
+}  # fmt: skip
 
 
 @odd
-def test_an_odd_note_of_lookups_is_named(tmp_path, make):
-    folder = tmp_path / "archive/lookups/date=2026-11-23/hour=08"
-    lay(folder / "enwiki_namespace_0.0123abcd.tar.gz.json", make)
-    with pytest.raises(UnusableFileError, match=r"tar\.gz\.json .* nothing was changed"):
-        list(archives(Layout(tmp_path)))
+@pytest.mark.parametrize("place", NAMED)
+def test_what_cannot_be_read_is_named(tmp_path, place, make):
+    read, error, told = NAMED[place]
+    lay(tmp_path / place, make)
+    if make is DAMAGED["list"] and read is read_listing:
+        assert not read(tmp_path / place).records
+        return
+    with pytest.raises(error, match=told):
+        read(tmp_path / place)
 
 
 @odd
@@ -201,13 +207,6 @@ def test_an_odd_settings_file_is_named(tmp_path, make, monkeypatch):
             settings.load_env_file()
     else:
         settings.load_env_file()
-
-
-@odd
-def test_a_file_of_the_sandbox_is_named(tmp_path, make):
-    with pytest.raises((ValueError, OSError)) as raised:
-        read_state(lay(tmp_path / "account.json", make), "username", "password")
-    assert "account.json" in str(raised.value)
 
 
 YAML = {
@@ -290,7 +289,7 @@ def test_nothing_is_written_through_what_lies_beside(tmp_path, make):
 
 
 def test_a_journal_of_lookups_leads_nowhere_else(tmp_path):
-    folder = tmp_path / "archive/lookups/date=2026-11-23/hour=08"
+    folder = tmp_path / LOOKUPS
     victim = lay(tmp_path / "victim", write(b"precious"))
     journal = lay(folder / "enwiki_namespace_0.64d0a0b0c0d0e.ndjson", write(b'{"lookup": {}}\n'))
     (folder / f".{journal.name}.tar.gz.tmp").symlink_to(victim)

@@ -252,17 +252,30 @@ class Program:
 
 
 class Runner:
-    """Forks runs from a process that has everything imported: a run starts in milliseconds."""
+    """Forks runs from a process that has everything imported: a run starts in milliseconds.
 
-    def __init__(self) -> None:
-        self._socket, other = socket.socketpair()
-        with other:
-            self._process = subprocess.Popen(
-                [sys.executable, str(Path(__file__).with_name("forkserver.py")), str(other.fileno())],
-                pass_fds=[other.fileno()],
-                cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": str(ROOT), "DAGSTER_DISABLE_TELEMETRY": "1"},
-            )
+    All workers have one such process, which ends with the last of them.
+    """
+
+    def __init__(self, place: Path) -> None:
+        lock = f"{place}.lock"
+        self._socket = socket.socket(socket.AF_UNIX)
+        with FileLock(lock):
+            try:
+                self._socket.connect(str(place))
+            except (FileNotFoundError, ConnectionRefusedError):
+                place.unlink(missing_ok=True)
+                with socket.socket(socket.AF_UNIX) as listening:
+                    listening.bind(str(place))
+                    listening.listen()
+                    subprocess.run(
+                        [sys.executable, Path(__file__).with_name("forkserver.py"), str(listening.fileno()), lock],
+                        pass_fds=[listening.fileno()],
+                        cwd=ROOT,
+                        env={**os.environ, "PYTHONPATH": str(ROOT), "DAGSTER_DISABLE_TELEMETRY": "1"},
+                        check=True,
+                    )
+                self._socket.connect(str(place))
         self._answers = self._socket.makefile("rb")
         assert self._answers.readline() == b"ready\n"
 
@@ -312,13 +325,19 @@ class Runner:
     def close(self) -> None:
         self._answers.close()
         self._socket.close()
-        self._process.wait(timeout=PATIENCE_SECONDS)
 
 
 @pytest.fixture(scope="session")
-def runner() -> Iterator[Runner]:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of all workers of a run of the tests."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(scope="session")
+def runner(shared: Path) -> Iterator[Runner]:
     """Starts runs of the main job in processes of their own."""
-    runner = Runner()
+    runner = Runner(shared / "forkserver")
     yield runner
     runner.close()
 
@@ -489,27 +508,52 @@ def call() -> Callable[..., Told]:
 
 
 @pytest.fixture(scope="session")
-def filled(
-    service: Sandbox, call: Callable[..., Told], hours: list[datetime], tmp_path_factory: pytest.TempPathFactory
-) -> tuple[dict[str, str], Told]:
-    """A data folder with the two older of the hours, loaded by `wme run`: its environment, and the run's output.
+def made_once(
+    service: Sandbox, call: Callable[..., Told], shared: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., tuple[dict[str, str], Told]]:
+    """A data folder that one worker makes by `wme run`, perhaps going on from another one: its environment, and what
+    the run told.
 
-    One worker makes it, and each has a copy that belongs to the worker's own sandbox: their worlds are the same.
+    Each worker has a copy that belongs to its own sandbox: their worlds are the same.
     """
-    base = tmp_path_factory.getbasetemp()
-    made = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / f"filled-{hours[0]:%dT%H}"
     filler = Account(service, "filler", "Passw0rd-of-the-filler")
     service.accounts.create(filler.username, filler.password, groups=["group_3"])
-    with FileLock(f"{made}.lock"):
-        if not (ended := made / "ended.json").exists():
-            first, last = (f"{hour:%Y-%m-%dT%H}" for hour in hours[:2])
-            told = call("run", "--from", first, "--to", last, environ=filler.environ(made / "data"), history=True)
-            ended.write_text(json.dumps([service.url, *told]))
-    url, code, *texts = json.loads(ended.read_text())
-    data = shutil.copytree(made / "data", tmp_path_factory.mktemp("filled") / "data")
-    note = data / "state" / "service.json"
-    note.write_text(note.read_text().replace(url, service.url))
-    (data / "state" / "tokens.json").unlink()
-    for words in (("auth", "login"), ("relocate",)):
-        assert call(*words, environ=filler.environ(data)).code == 0
-    return filler.environ(data), Told(code, *(text.replace(str(made / "data"), str(data)) for text in texts))
+
+    def make(name: str, *words: str, since: dict[str, str] | None = None, **more: str) -> tuple[dict[str, str], Told]:
+        made = shared / f"made-{name}"
+        with FileLock(f"{made}.lock"):
+            if not (ended := made / "ended.json").exists():
+                if since is not None:
+                    shutil.copytree(since["WME_DATA"], made / "data")
+                told = call("run", *words, environ=filler.environ(made / "data", **more), history=True)
+                ended.write_text(json.dumps([service.url, *told]))
+        url, code, *texts = json.loads(ended.read_text())
+        environ = filler.environ(tmp_path_factory.mktemp(name) / "data", **more)
+        data = shutil.copytree(made / "data", environ["WME_DATA"])
+        note = Path(data) / "state" / "service.json"
+        note.write_text(note.read_text().replace(url, service.url))
+        (Path(data) / "state" / "tokens.json").unlink()
+        for command in (("auth", "login"), ("relocate",)):
+            assert call(*command, environ=environ).code == 0
+        return environ, Told(code, *(text.replace(str(made / "data"), data) for text in texts))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def filled(made_once: Callable[..., tuple[dict[str, str], Told]], hours: list[datetime]) -> tuple[dict[str, str], Told]:
+    """A data folder with the two older of the hours, loaded by `wme run`: its environment, and the run's output."""
+    first, last = (f"{hour:%Y-%m-%dT%H}" for hour in hours[:2])
+    return made_once(f"filled-{first}", "--from", first, "--to", last)
+
+
+@pytest.fixture(scope="session")
+def mirrored(
+    filled: tuple[dict[str, str], Told], made_once: Callable[..., tuple[dict[str, str], Told]], hours: list[datetime]
+) -> dict[str, str]:
+    """The environment of that folder with a snapshot of one project, and the newest hour, which the other has not."""
+    last = f"{hours[2]:%Y-%m-%dT%H}"
+    words = ("--snapshots", "--from", last, "--no-reference")
+    environ, told = made_once(f"mirrored-{last}", *words, since=filled[0], WME_PROJECTS="frwiki")
+    assert told.code == 0, told.err
+    return environ

@@ -1,8 +1,9 @@
 """A process that has everything imported, and forks a run of the main job, or a program, for each request.
 
-Started by the tests as `python forkserver.py DESCRIPTOR`. A request is a line of JSON on that socket and, with it, the
-write end of a pipe; the answer is the pid. The run tells on its pipe, in lines, which phase it enters and leaves and,
-at last, what failed. Whoever holds the read end knows of a killed run exactly where it was, without a second clock.
+Started by the tests as `python forkserver.py DESCRIPTOR LOCK`, with a socket that it listens on. A request is a line of
+JSON on a connection and, with it, the write end of a pipe; the answer is the pid. The run tells on its pipe, in lines,
+which phase it enters and leaves and, at last, what failed. Whoever holds the read end knows of a killed run exactly
+where it was, without a second clock.
 
 Another request names a function of a module, which is called with the pipe and its arguments.
 
@@ -20,6 +21,7 @@ import gc
 import importlib
 import json
 import os
+import select
 import signal
 import socket
 import sys
@@ -33,6 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import dagster._time
+from filelock import FileLock
 
 from assets import snapshots
 from assets.steps import hourly_run
@@ -206,42 +209,62 @@ def warm_up() -> None:
 
 
 def main() -> None:
-    """Serve requests until the other end is closed."""
+    """Serve the requests of all workers, as long as one is connected, in a process that nobody waits for."""
+    if os.fork():
+        os._exit(0)
     warm_up()
     # what was imported is no garbage: without this every fork looks through it, and so copies it, again and again
     gc.collect()
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the runs: the pipe tells their end
-    with socket.socket(fileno=int(sys.argv[1])) as requests:
-        requests.sendall(b"ready\n")
-        while True:
-            message, descriptors, _, _ = socket.recv_fds(requests, 1 << 16, 4)
-            if not message:
-                gc.unfreeze()
-                return
-            pid = os.fork()
-            if pid == 0:
-                requests.close()
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                status = 1
-                request = json.loads(message)
-                try:
-                    if "program" in request:
-                        keep(request, descriptors)
-                    elif "call" in request:
-                        module, name = request["call"]
-                        getattr(importlib.import_module(module), name)(*descriptors[::-1], *request["arguments"])
-                    else:
-                        run(request, descriptors[0])
-                    status = 0
-                except BaseException as error:  # noqa: BLE001 - told to whoever asked
-                    text = " ".join(f"{type(error).__name__}: {error}".splitlines())
-                    os.write(descriptors[-1], f"! {text}\n".encode())
-                finally:
-                    os._exit(status)
-            for descriptor in descriptors:
-                os.close(descriptor)
-            requests.sendall(f"{pid}\n".encode())
+    going = [socket.socket(fileno=int(sys.argv[1]))]
+    while True:
+        for ready in select.select(going, [], [])[0]:
+            if ready is going[0]:
+                going.append(ready.accept()[0])
+                going[-1].sendall(b"ready\n")
+            elif not serve(ready, going):
+                going.remove(ready)
+                ready.close()
+        if len(going) == 1:
+            # the folder may be gone with the tests; else nobody comes meanwhile
+            with suppress(OSError), FileLock(sys.argv[2]):
+                if select.select(going, [], [], 0)[0]:
+                    continue
+                os._exit(0)
+            os._exit(0)
+
+
+def serve(requests: socket.socket, going: list[socket.socket]) -> bool:
+    """Fork for the next request; returns whether there was one."""
+    message, descriptors, _, _ = socket.recv_fds(requests, 1 << 16, 4)
+    if not message:
+        return False
+    pid = os.fork()
+    if pid == 0:
+        for one in going:
+            one.close()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        status = 1
+        request = json.loads(message)
+        try:
+            if "program" in request:
+                keep(request, descriptors)
+            elif "call" in request:
+                module, name = request["call"]
+                getattr(importlib.import_module(module), name)(*descriptors[::-1], *request["arguments"])
+            else:
+                run(request, descriptors[0])
+            status = 0
+        except BaseException as error:  # noqa: BLE001 - told to whoever asked
+            text = " ".join(f"{type(error).__name__}: {error}".splitlines())
+            os.write(descriptors[-1], f"! {text}\n".encode())
+        finally:
+            os._exit(status)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    requests.sendall(f"{pid}\n".encode())
+    return True
 
 
 if __name__ == "__main__":

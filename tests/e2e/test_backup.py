@@ -64,12 +64,21 @@ def contents(folder):
 
 
 @pytest.fixture
-def copied(filled, call, tmp_path):
+def copy(call, tmp_path):
+    """Makes the environment of a copy of a data folder."""
+
+    def make(environ):
+        environ = environ | {"WME_DATA": str(shutil.copytree(environ["WME_DATA"], tmp_path / "data"))}
+        assert call("relocate", environ=environ).code == 0
+        return environ
+
+    return make
+
+
+@pytest.fixture
+def copied(filled, copy):
     """The environment of a copy of the filled data folder."""
-    environ = filled[0] | {"WME_DATA": str(tmp_path / "data")}
-    shutil.copytree(filled[0]["WME_DATA"], environ["WME_DATA"])
-    assert call("relocate", environ=environ).code == 0
-    return environ
+    return copy(filled[0])
 
 
 def test_what_was_backed_up_during_loads_and_kills_is_the_same_mirror(call, runner, copied, hours, tmp_path):
@@ -235,11 +244,10 @@ def test_a_killed_restore_goes_on_and_other_folders_are_left_alone(call, runner,
     assert "nothing to back up" in call("backup", str(to), environ=copied | {"WME_DATA": str(tmp_path / "none")}).err
 
 
-def test_the_archive_alone_makes_the_identical_warehouse(call, runner, copied, service, hours, tmp_path):
-    data, watched = Path(copied["WME_DATA"]), tmp_path / "watched.txt"
+def test_the_archive_alone_makes_the_identical_warehouse(call, runner, mirrored, copy, service, hours, tmp_path):
     # with a snapshot underneath, and answers that were paid for
-    words = ("--snapshots", "--dataset", "snapshot_articles", "--from", f"{hours[2]:%Y-%m-%dT%H}", "--no-reference")
-    assert call("run", *words, environ=copied).code == 0
+    copied = copy(mirrored | {"WME_PROJECTS": "enwiki,frwiki"})
+    data, watched = Path(copied["WME_DATA"]), tmp_path / "watched.txt"
     [(name,)] = Warehouse(data).sql("SELECT min(name) FROM articles WHERE project_id = 'enwiki'").rows
     watched.write_text(f"enwiki {name}\n")
     told = call("lookups", environ=copied | {"WME_WATCHLIST": str(watched)})

@@ -20,6 +20,7 @@ from resources.lake import Layout, sweep
 from resources.sandbox import Settings, running
 from resources.warehouse import Warehouse
 from resources.warehouse.database.connect import locked
+from tests.builds import lay
 from tests.e2e.campaign import Campaign, Compactions, Hours, Publications, Readers, Snapshots, Stage
 from tests.e2e.conftest import Account
 from tests.e2e.test_truth_under_kills import listed_hours, pieces
@@ -71,7 +72,7 @@ def check(tmp_path, runner, unfinished, seed, size):
     with running(settings) as sandbox:
         account = Account(sandbox, "operator", "Passw0rd-operator")
         sandbox.accounts.create(account.username, account.password, groups=["group_3"])
-        data, world = tmp_path / "data", sandbox.world
+        data, world = lay(tmp_path / "data"), sandbox.world
         scope = {"WME_PROJECTS": ",".join(size.projects), "WME_NAMESPACES": ",".join(map(str, NAMESPACES))}
         stage = Stage(runner, sandbox, data, account.environ(data, **scope), size.projects, NAMESPACES, chance)
         readers = [Readers(stage), Readers(stage, keep=True)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -17,6 +18,15 @@ from tests.e2e.actors import whole
 from tests.e2e.conftest import PATIENCE_SECONDS
 
 COMMANDS = [("run", "--hours", "1"), ("publish",), ("auth", "login")]
+
+
+def fill(disk):
+    """Leave no byte free."""
+    with (disk / "ballast").open("ab", buffering=0) as ballast:
+        for size in (1 << 20, 4096):
+            with suppress(OSError):
+                while True:
+                    ballast.write(bytes(size))
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
@@ -46,9 +56,7 @@ def test_what_only_reads_answers_on_a_full_disk_and_on_one_mounted_for_reading(a
     assert call("auth", "login", environ=environ).code == 0
     stored = disk / "data" / "state" / "tokens.json"
     before = stored.read_bytes()
-    with suppress(OSError), (disk / "ballast").open("wb", buffering=0) as ballast:
-        while True:
-            ballast.write(bytes(4096))
+    fill(disk)
 
     def answers():
         told = call("auth", "status", environ=environ)
@@ -66,9 +74,7 @@ def test_what_only_reads_answers_on_a_full_disk_and_on_one_mounted_for_reading(a
     stale = json.dumps(tokens | {"access_expires_at": tokens["access_obtained_at"]})
     os.truncate(disk / "ballast", 8 << 20)
     stored.write_text(stale)
-    with suppress(OSError), (disk / "ballast").open("ab", buffering=0) as ballast:
-        while True:
-            ballast.write(bytes(4096))
+    fill(disk)
     told = call("auth", "status", "--json", environ=environ)
     assert (told.code, json.loads(told.out)["logged_in"], json.loads(told.out)["quotas"]) == (0, True, None)
     assert "The account's groups and quota are unknown. The disk is full, so tokens cannot be stored" in told.err
@@ -87,9 +93,7 @@ def test_a_disk_that_fills_up_on_the_way_is_a_sentence_too(account, forked, hour
         "run", "--no-reference", "--from", f"{hours[0]:%Y-%m-%dT%H}", environ=account.environ(disk / "data")
     )
     until(lambda: list(disk.glob("data/dagster/history/*.db")))
-    with suppress(OSError), (disk / "ballast").open("wb", buffering=0) as ballast:
-        while True:
-            ballast.write(bytes(4096))
+    fill(disk)
     _, err = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 1
     assert "Traceback" not in err, err
@@ -100,11 +104,12 @@ def test_a_disk_that_fills_up_on_the_way_is_a_sentence_too(account, forked, hour
 
 
 def test_a_disk_that_fills_up_amid_compaction_snapshot_and_publication_leaves_everything_as_it_was(
-    account, runner, hours, mounted, unfinished, until
+    filled, call, runner, hours, mounted, unfinished, until
 ):
     disk = mounted("size=160m")
     data = disk / "data"
-    environ = account.environ(data)
+    environ = filled[0] | {"WME_DATA": str(shutil.copytree(filled[0]["WME_DATA"], data))}
+    assert call("relocate", environ=environ).code == 0
     unpublished = {**environ, "WME_PUBLISH": "off"}
     now, later = datetime.now(UTC), datetime.now(UTC) + timedelta(days=3)
 
@@ -134,16 +139,13 @@ def test_a_disk_that_fills_up_amid_compaction_snapshot_and_publication_leaves_ev
     def is_stopped(run):
         return Path(f"/proc/{run.pid}/stat").read_text().rpartition(") ")[2][0] == "T"
 
-    assert job(environ, hours[:2]).finish() == []
     assert job(unpublished, hours[2:]).finish() == []
     before = found()
     runs = begin(stopped=True)
     for phase, run in runs.items():
         assert run.wait_for(f"> {phase}")
         until(lambda run=run: is_stopped(run))
-    with suppress(OSError), (disk / "ballast").open("wb", buffering=0) as ballast:
-        while True:
-            ballast.write(bytes(4096))
+    fill(disk)
     os.truncate(disk / "ballast", (disk / "ballast").stat().st_size - (64 << 10))
     for run in runs.values():
         os.kill(run.pid, signal.SIGCONT)

@@ -53,20 +53,6 @@ def files(data, name=""):
     }
 
 
-@pytest.fixture(scope="module")
-def mirrored(filled, call, hours, tmp_path_factory):
-    """The environment of a folder with hours of two projects.
-
-    One project has a snapshot, and an hour that the other does not have.
-    """
-    environ = filled[0] | {"WME_DATA": str(tmp_path_factory.mktemp("mirrored") / "data"), "WME_PROJECTS": "frwiki"}
-    shutil.copytree(filled[0]["WME_DATA"], environ["WME_DATA"])
-    words = ("run", "--snapshots", "--from", f"{hours[2]:%Y-%m-%dT%H}", "--no-reference")
-    told = call(*words, environ=environ, history=True)  # partitions of snapshots are in the history
-    assert told.code == 0, told.err
-    return environ
-
-
 @pytest.fixture
 def both(mirrored, call, tmp_path):
     """The environment of a copy of it, in which one project is to be mirrored from now on."""

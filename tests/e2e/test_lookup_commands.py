@@ -12,6 +12,7 @@ import pytest
 
 from pipelines import cli
 from resources.sandbox.world.world import micros
+from tests.builds import lay
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +181,7 @@ def test_a_record_of_an_hour(wme, hours):
 def test_watched_pages_are_looked_up_within_the_budget_of_the_day(wme, call, name, service, tmp_path):
     watchlist = tmp_path / "watchlist"
     watchlist.write_text(f"enwiki {name}\nenwiki No such page\nfrwiki Nor this one\n")
-    own = {"WME_DATA": str(tmp_path / "data"), "WME_WATCHLIST": str(watchlist), "WME_LOOKUPS_PER_DAY": "2"}
+    own = {"WME_DATA": str(lay(tmp_path / "data")), "WME_WATCHLIST": str(watchlist), "WME_LOOKUPS_PER_DAY": "2"}
     environ = wme.environ | own
 
     def asked():

@@ -9,6 +9,7 @@ import pytest
 
 from pipelines.operations import run as runs
 from pipelines.operations.run import RunReport
+from tests.builds import lay
 from tests.e2e.conftest import PATIENCE_SECONDS, bare
 from tests.relay import Relay
 
@@ -73,7 +74,7 @@ def naive(hours):
 
 def test_waiting_for_a_host_takes_the_run_to_its_end(account, relay, runner, hours, tmp_path):
     relay.cut()
-    command = Command(runner, relay, account, tmp_path / "data", "run", "--wait=5", *span(hours[:1]))
+    command = Command(runner, relay, account, lay(tmp_path / "data"), "run", "--wait=5", *span(hours[:1]))
     seen = ""
     while "Waiting up to 5 minutes for the host. Ctrl-C stops waiting.\n" not in seen:
         line = command.process.stderr.readline()

@@ -126,6 +126,7 @@ def test_a_reader_sees_whole_hours_only_while_hours_come_in(account, runner, hou
 
 
 def test_a_killed_run_is_ended_in_the_history_and_blocks_nobody(account, runner, hours, tmp_path):
+    lay(tmp_path)
     for phase in ("load", "apply"):
         run = runner.start(account.environ(tmp_path), hours[2:])
         assert run.wait_for(f"> {phase}")

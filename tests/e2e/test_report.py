@@ -25,13 +25,18 @@ def path(filled, call, tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="module")
+def browser():
+    with sync_playwright() as playwright:
+        yield playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+
+
 @pytest.mark.parametrize(
     ("width", "height", "scheme"), [(375, 800, "dark"), (1440, 900, "light")], ids=["phone", "desktop"]
 )
-def test_it_is_readable_and_has_no_barriers(path, width, height, scheme):
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+def test_it_is_readable_and_has_no_barriers(path, browser, width, height, scheme):
+    with browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme) as context:
+        page = context.new_page()
         asked, wrong = [], []
         page.on("request", lambda request: asked.append(request.url))
         page.on("console", lambda message: wrong.append(message.text))
@@ -52,7 +57,6 @@ def test_it_is_readable_and_has_no_barriers(path, width, height, scheme):
         assert letters == 0  # none is cut
         assert page.evaluate("document.documentElement.scrollWidth") == width
         found = Axe().run(page).response["violations"]
-        browser.close()
     assert [(one["id"], one["impact"], [node["html"] for node in one["nodes"]]) for one in found] == []
     assert wrong == []
     assert {url.split(":")[0] for url in asked} <= {"file", "data"}

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from resources.sandbox.store.object_index import Signer
+from tests.builds import lay
 from tests.e2e.conftest import PATIENCE_SECONDS, bare
 
 #: Whatever looks like a token, or like the query of a signed address.
@@ -136,7 +137,7 @@ def _trouble(account, hours):
 
 
 def test_no_secret_is_ever_shown_or_stored(account, secrets, talkative, hours, tmp_path):
-    data = tmp_path / "data"
+    data = lay(tmp_path / "data")
     span = ("--from", f"{hours[0]:%Y-%m-%dT%H}", "--to", f"{hours[-1]:%Y-%m-%dT%H}")
     _trouble(account, hours)
 

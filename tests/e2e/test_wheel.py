@@ -27,7 +27,10 @@ from pathlib import Path
 import pipelines, assets, resources
 from pipelines.cli import wme
 from pipelines.process import processes
+from resources import connection, sandbox
 from resources.settings import PROJECT
+small = {"projects": ["simplewiki"], "namespaces": [14], "entities": 0}
+connection.sandbox_settings = lambda data: sandbox.Settings(state=data / "sandbox", **small)
 wme(["run", "--hours", "1", "--no-reference"], standalone_mode=False)
 wme(["report"], standalone_mode=False)
 print(pipelines.__file__)
@@ -54,9 +57,15 @@ def place(tmp_path):
             shutil.copytree(ROOT / name, source / name, ignore=built_here, symlinks=True)
         else:
             shutil.copy(ROOT / name, source)
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    built = [*pip, "wheel", "--no-deps", "--no-index", "--no-build-isolation", "--wheel-dir", str(folder), str(source)]
-    subprocess.run(built, check=True, timeout=BOUND_SECONDS)
+    # as pip does, which starts three processes for it
+    building = "import sys; from setuptools.build_meta import build_wheel; build_wheel(sys.argv[1])"
+    subprocess.run(
+        [sys.executable, "-c", building, str(folder)],
+        cwd=source,
+        check=True,
+        timeout=BOUND_SECONDS,
+        stdout=subprocess.DEVNULL,
+    )
     shutil.rmtree(source)
     [wheel] = folder.glob("*.whl")
     subprocess.run(
@@ -67,10 +76,9 @@ def place(tmp_path):
     site = Path(subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip())
     # the packages of this environment; its own .pth files, one of which leads to the checkout, count only there
     (site / "packages.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--python", str(python)]
     subprocess.run(
-        [*pip, "--python", str(python), "install", "--no-deps", "--no-index", str(wheel)],
-        check=True,
-        timeout=BOUND_SECONDS,
+        [*pip, "install", "--no-deps", "--no-index", "--no-compile", str(wheel)], check=True, timeout=BOUND_SECONDS
     )
     yield folder
     if (record := find(folder / "mirror" / "sandbox")) is not None:

@@ -58,12 +58,8 @@ def found_sandbox(settings: Settings) -> sandbox.Record | None:
 def service(settings: Settings, *, writes: bool = True) -> Service:
     """Return the service to use, and bind the data folder to it. If the sandbox is configured, it is started.
 
-    If `writes` is False, the folder may be full or read-only and is not bound.
-
-    Raises:
-        FolderError: The folder is not writable.
-        OriginError: The data folder belongs to another service.
-        SandboxError: The sandbox could not be started or contacted.
+    If `writes` is False, the folder may be full or read-only and is not bound. Raises FolderError, OriginError or
+    SandboxError.
     """
     data = settings.data
     if writes or (settings.sandbox and found_sandbox(settings) is None):
@@ -131,11 +127,8 @@ def check_names(
     """Check that the service has these projects and namespaces.
 
     If the archived lists do not contain all names, the service is queried once, because a name may be new. In messages,
-    `correct` describes the source of the names.
-
-    Raises:
-        UnknownNameError: At least one name is unknown to the service. Nothing was fetched.
-        EnterpriseError: The service had to be queried, but did not respond.
+    `correct` describes the source of the names. Raises UnknownNameError, or EnterpriseError if the service had to be
+    queried, but did not respond.
     """
     kinds: dict[Kind, list[Any]] = {
         "projects": list(dict.fromkeys(projects)),

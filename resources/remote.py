@@ -47,11 +47,8 @@ _DISTRIBUTION = "enterprise-content-mirror"
 class RemoteWorkers:
     """Converts archives and compacts lake files on a cluster's workers. The connection is opened on first use.
 
-    Args:
-        address: `dask://host:port`.
-        layout: Layout of the data folder, which the workers must also see.
-        record_bytes_max: Maximum length of a converted record. The workers must have the same limit.
-        answer_seconds: Time limit for the scheduler's responses.
+    The workers of the scheduler at `address` (`dask://host:port`) must see the same data folder and have the same
+    maximum record length. `answer_seconds` limits the scheduler's response time.
     """
 
     def __init__(
@@ -193,10 +190,7 @@ def compact_here(job: CompactionJob) -> Compaction:
 
 
 def _moved(archive: Archive, layout: Layout) -> Archive:
-    """Return an archive for the workers, with its path relative to the data folder.
-
-    An archive outside the data folder keeps its path, which must also exist on the workers.
-    """
+    """Return an archive with a path relative to the data folder. An outside path must also exist on the workers."""
     inside = archive.path.is_relative_to(layout.root)
     return replace(archive, path=archive.path.relative_to(layout.root)) if inside else archive
 

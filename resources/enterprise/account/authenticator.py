@@ -48,9 +48,7 @@ class Authenticator:
     def access_token(self) -> str:
         """Return a valid token for the next request, from the store, a refresh or a login.
 
-        Raises:
-            AuthenticationError: No account is configured, or the service refuses the account.
-            ServiceUnavailable: The authentication service does not respond, and no valid token is stored.
+        Raises AuthenticationError, or ServiceUnavailable if the service does not respond and no valid token is stored.
         """
         # stored tokens are read without a lock, which works on a read-only file system
         tokens = self._read()

@@ -106,9 +106,8 @@ class Snapshots(Section):
         First, the pinned versions are checked again. A file costs at most one quota unit. An existing file costs
         nothing. Resuming a partial file costs another unit. Separate threads can fetch and retry files independently.
 
-        Raises:
-            StaleSnapshot: The service has replaced the snapshot or the chunk since the plan was created.
-            EnterpriseError: The download failed (see `Hours.download`), or the quota is too small for the plan.
+        Raises StaleSnapshot if the service has replaced the snapshot or the chunk since the plan was created, and the
+        errors of `Hours.download` and `check_together`.
         """
         try:
             return self._fetch(plan, file, progress)

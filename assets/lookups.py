@@ -64,17 +64,17 @@ def lookups(
         budget = lookup.Budget(layout.root, enterprise.settings.lookups_per_day, _now)
         most = budget.left if config.most_lookups is None else min(budget.left, config.most_lookups)
         wanted = lookup.plan(watched, enterprise.settings.scope, store, most, _now())
-        looked = lookup.Looked(0, 0, ())
+        found, missing, failures = 0, 0, list[str]()
         if wanted:
             with enterprise.client(ANSWER_SECONDS) as client:
                 left = lookup.units_left(client)
-                looked = lookup.ask(wanted[:left], client, layout, budget, workers, _now)
+                found, missing, failures = lookup.ask(wanted[:left], client, layout, budget, workers, _now)
             rows += lookup.load(layout, store, converter, workers, bodies)
     metadata = {
         "wanted": len(wanted),
-        "found": looked.found_count,
-        "not_found": looked.missing_count,
-        "failed": len(looked.failures),
+        "found": found,
+        "not_found": missing,
+        "failed": len(failures),
         "budget_left": budget.left,
         "rows": rows,
     }
@@ -82,11 +82,11 @@ def lookups(
     keys = layers.own(context.selected_asset_keys)
     for key in layers.keys(LOOKUPS):
         yield dg.MaterializeResult(asset_key=keys[key], metadata=metadata)
-    if looked.failures:
+    if failures:
         raise failure(
             ServiceUnavailable(
                 "Some pages could not be looked up. Received responses are kept. The next run requests the remaining "
-                f"pages. {looked.failures[0]}"
+                f"pages. {failures[0]}"
             )
         )
 

@@ -58,21 +58,10 @@ class StreamConfig(BaseModel):
     connections: int = Field(default=10, ge=1, le=10, description="Parallel connections.")
 
 
-class _Counters:
-    """Event counts since the last report."""
-
-    def __init__(self) -> None:
-        self.began, self.counts = time.monotonic(), Counter(dict.fromkeys((*_COUNTS, "files"), 0))
-        self.lag_seconds: float | None = None
-
-    def add(self, step: Step, lag_seconds: float | None) -> None:
-        self.lag_seconds = lag_seconds
-        self.counts.update({name: getattr(step, field) for name, field in _COUNTS.items()}, files=1)
-
-    def metadata(self) -> dict[str, Any]:
-        pace = self.counts["events"] / max(time.monotonic() - self.began, 1e-3)
-        lag = {} if self.lag_seconds is None else {"lag_seconds": round(self.lag_seconds, 1)}
-        return {**self.counts, "events_per_second": round(pace, 1), **lag}
+def _metadata(counts: Counter[str], began: float) -> dict[str, Any]:
+    """Return event counts with their rate since `began` (`time.monotonic()`)."""
+    pace = counts["events"] / max(time.monotonic() - began, 1e-3)
+    return {**counts, "events_per_second": round(pace, 1)}
 
 
 #: External asset of the stream events in the lake.
@@ -102,15 +91,18 @@ def read_stream(
     key = KEY.with_prefix(prefix) if prefix else KEY
     until = time.monotonic() + config.minutes * 60
     live = LiveLake(lake.layout, _FOLDER, _STREAMED.table, lake.bodies_of(_STREAMED), enterprise.settings.scope)
-    whole, lately = _Counters(), _Counters()
+    nothing = dict.fromkeys((*_COUNTS, "files"), 0)
+    whole, lately, lag = Counter(nothing), Counter(nothing), dict[str, float]()
+    began = reported = time.monotonic()
 
     def say(step: Step, lag_seconds: float | None) -> None:
-        nonlocal lately
-        whole.add(step, lag_seconds)
-        lately.add(step, lag_seconds)
-        if time.monotonic() - lately.began >= OBSERVED_SECONDS:
-            context.log_event(dg.AssetObservation(asset_key=key, metadata=lately.metadata()))
-            lately = _Counters()
+        nonlocal lately, lag, reported
+        lag = {} if lag_seconds is None else {"lag_seconds": round(lag_seconds, 1)}
+        for counts in (whole, lately):
+            counts.update({name: getattr(step, field) for name, field in _COUNTS.items()}, files=1)
+        if time.monotonic() - reported >= OBSERVED_SECONDS:
+            context.log_event(dg.AssetObservation(asset_key=key, metadata=_metadata(lately, reported) | lag))
+            lately, reported = Counter(nothing), time.monotonic()
 
     with as_failure(), enterprise.client() as client:
         stream.keep(
@@ -125,7 +117,5 @@ def read_stream(
             options=StreamOptions(connections=config.connections, record_bytes=lake.record_bytes_max),
             loaded=partial(stream.loaded_hours, warehouse.glance, enterprise.settings.scope),
         )
-    context.log.info(
-        "%s", f"Stored {counted(whole.counts['events'], 'event')} in {live.folder}. The next run continues."
-    )
-    context.log_event(dg.AssetMaterialization(key, metadata=whole.metadata()))
+    context.log.info("%s", f"Stored {counted(whole['events'], 'event')} in {live.folder}. The next run continues.")
+    context.log_event(dg.AssetMaterialization(key, metadata=_metadata(whole, began) | lag))

@@ -11,7 +11,6 @@ import secrets
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -46,15 +45,6 @@ class WatchlistError(MirrorError):
     """The watch list is unreadable or contains an invalid line."""
 
     ends_run = True
-
-
-@dataclass(frozen=True)
-class Looked:
-    """Result of a run's lookups: numbers of pages found and missing, and failures."""
-
-    found_count: int
-    missing_count: int
-    failures: tuple[str, ...]
 
 
 class _Spent(BaseModel):
@@ -173,8 +163,11 @@ def ask(
     budget: Budget,
     engine: Engine,
     now: Callable[[], datetime],
-) -> Looked:
-    """Look up the pages in parallel, once each. Each page costs one unit of quota. Each response is stored on disk."""
+) -> tuple[int, int, list[str]]:
+    """Look up the pages in parallel, once each. Each page costs one unit of quota. Each response is stored on disk.
+
+    Return the numbers of found and missing pages, and a message for each failure.
+    """
     # random microseconds keep timestamps unique even if the clock was set back
     source_at = now().replace(microsecond=1 + secrets.randbelow(999_999))
     with Journals(layout, source_at) as journals, engine.task("look up", len(wanted), "page") as advance:
@@ -201,7 +194,7 @@ def ask(
         if not isinstance(outcome.error, EnterpriseError | None):
             raise outcome.error
     found = [outcome.result for outcome in outcomes]
-    return Looked(found.count(True), found.count(False), tuple(failures))
+    return found.count(True), found.count(False), list(failures)
 
 
 def load(

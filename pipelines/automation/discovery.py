@@ -128,22 +128,19 @@ def without_busy(
     """Group missing hours into hours to request, hours in progress and recently failed hours."""
     runs = instance.get_runs(dg.RunsFilter(statuses=UNDER_WAY))
     running = [span for run in runs if (span := _span_of(run, layers))]
-    failed = []
-    for record in instance.get_run_records(
-        dg.RunsFilter(
-            statuses=[dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED], updated_after=now - RETENTION
-        )
-    ):
+    statuses = [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
+    records = instance.get_run_records(dg.RunsFilter(statuses=statuses, updated_after=now - RETENTION))
+    failed: list[Span] = []
+    # hours and end of each failed run that a sensor or schedule requested, without its retries
+    requested: dict[str, tuple[Span, datetime]] = {}
+    for record in sorted(records, key=lambda record: record.update_timestamp):
         run = record.dagster_run
         # a killed run did not fail because of its hours
         own = run.status is dg.DagsterRunStatus.CANCELED or run.tags.get(RunTag.FAILURE_REASON) == "STEP_FAILURE"
         if own and (span := _span_of(run, layers)):
-            failed.append((run, span, record.update_timestamp))
-    # hours and end of each failed run that a sensor or schedule requested, without its retries
-    requested: dict[str, tuple[Span, datetime]] = {}
-    for run, span, end in sorted(failed, key=lambda one: one[2]):
-        if run.tags.keys() & {RunTag.SENSOR, RunTag.SCHEDULE}:
-            requested.setdefault(run.tags.get(RunTag.ROOT_RUN, run.run_id), (span, end))
+            failed.append(span)
+            if run.tags.keys() & {RunTag.SENSOR, RunTag.SCHEDULE}:
+                requested.setdefault(run.tags.get(RunTag.ROOT_RUN, run.run_id), (span, record.update_timestamp))
     found = Open()
     for hour in hours:
         ends = [end for (first, last), end in requested.values() if first <= hour <= last]
@@ -154,7 +151,7 @@ def without_busy(
             found.waiting[hour] = until
         else:
             found.wanted.append(hour)
-            found.have_failed |= any(first <= hour <= last for _, (first, last), _ in failed)
+            found.have_failed |= any(first <= hour <= last for first, last in failed)
     return found
 
 

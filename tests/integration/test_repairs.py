@@ -75,8 +75,8 @@ class Repairs:
         """Load what is there, look up what is wanted, and load that; returns what was wanted."""
         self.load()
         wanted = lookup.plan(watched, self.scope, self.warehouse, self.budget.left, self.now())
-        looked = lookup.ask(wanted, self.client, self.layout, self.budget, Engine(workers=3), self.now)
-        assert looked.failures == ()
+        _, _, failures = lookup.ask(wanted, self.client, self.layout, self.budget, Engine(workers=3), self.now)
+        assert failures == []
         self.load()
         self.warehouse.apply_changes()
         return wanted

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cache, partial
 from typing import Any, Generic, TypeVar
 
 import dagster as dg
@@ -105,16 +105,12 @@ def results(
 
 @dataclass(frozen=True)
 class Made:
-    """Archives, Parquet files and loaded rows of hours or snapshots. Call `audit` after all rows are loaded."""
+    """Archives, Parquet files and loaded rows of hours or snapshots. Call the cached `audit` after loading all rows."""
 
     archives: Mapping[str, Sequence[Archive]]
     conversions: Mapping[str, Sequence[ConvertedFile]]
     audit: Callable[[], Mapping[str, Audit]]
     compare: Callable[[], Sequence[Comparison]] = tuple
-
-    @cached_property
-    def audits(self) -> Mapping[str, Audit]:
-        return self.audit()
 
 
 def of_files(dataset: Dataset) -> list[Check[Made]]:
@@ -202,7 +198,7 @@ def of_run(run: HourlyRun, selected: Collection[dg.AssetCheckKey]) -> Iterator[d
     made = Made(
         {hour_text(hour): archived.archives for hour, archived in run.archived.items()},
         {hour_text(hour): conversions for hour, conversions in run.conversions.items()},
-        lambda: {hour_text(a.batch_hour): a for a in warehouse.audit(run.loaded, run.dataset)},
+        cache(lambda: {hour_text(a.batch_hour): a for a in warehouse.audit(run.loaded, run.dataset)}),
         lambda: warehouse.compare_stream(run.loaded),
     )
     return results(of_files(run.dataset), made, selected)
@@ -216,6 +212,7 @@ def of_snapshots(
 ) -> Iterator[dg.AssetCheckResult]:
     """Run the selected checks on snapshots. `made` maps identifiers to archived snapshots and their conversions."""
 
+    @cache
     def audit() -> dict[str, Audit]:
         with warehouse.auditing() as auditor:
             return auditor.snapshots(made, dataset)
@@ -272,7 +269,7 @@ def _known(made: Made) -> Found:
 
 
 def _audited(wrong: Callable[[Audit], str | bool | int], made: Made) -> Found:
-    answers = [(name, wrong(audit)) for name, audit in made.audits.items()]
+    answers = [(name, wrong(audit)) for name, audit in made.audit().items()]
     return Found([f"{name}: {text}" for name, text in answers if text], len(answers))
 
 

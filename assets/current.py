@@ -47,10 +47,6 @@ class State:
     def key(self) -> dg.AssetKey:
         return dg.AssetKey(["warehouse", self.table.name])
 
-    @property
-    def decided_by(self) -> tuple[Dataset, ...]:
-        return (*(one for one in datasets.datasets() if one.state is self.table), *self.also)
-
 
 def _of_articles(applied: Applied) -> dict[str, Any]:
     return {
@@ -80,13 +76,14 @@ KEYS = tuple(state.key for state in STATES)
 
 def current_state(state: State) -> dg.AssetsDefinition:
     """Return the asset for a current-state table, downstream of its input tables."""
+    inputs = (*(one for one in datasets.datasets() if one.state is state.table), *state.also)
 
     @dg.multi_asset(
         name="__".join(state.key.path),
         specs=[
             dg.AssetSpec(
                 state.key,
-                deps=[layers.warehouse_key(dataset) for dataset in state.decided_by],
+                deps=[layers.warehouse_key(dataset) for dataset in inputs],
                 group_name="warehouse",
                 kinds={"duckdb", "table"},
                 owners=list(OWNERS),

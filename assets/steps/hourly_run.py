@@ -125,44 +125,41 @@ class HourlyRun:
 
         Raises PartialHourError if some projects failed. The other projects were processed.
         """
-        archived = self.archived[hour] = self._archived(hour, client)
-        is_whole = archived.partial is None
-        for layer in self._take(hour, archived, selected):
-            # a complete archive can still contain a damaged file
-            if is_whole and (layer.key == layers.archive_key(self.dataset) or self.archived[hour].partial is None):
-                yield layer
-        self.archived[hour].check()
-
-    def _take(self, hour: datetime, archived: ArchivedHour, selected: Collection[dg.AssetKey]) -> Iterator[Layer]:
         archive, lake, warehouse = layers.keys(self.dataset)
-        if archive in selected:
+        archived = self.archived[hour] = self._archived(hour, client)
+        if archive in selected and archived.partial is None:
             yield _archive_layer(archive, archived)
-        if lake not in selected and warehouse not in selected:
-            return
-        # existing conversions are found by digest, so a run with only the warehouse asset converts nothing
-        outcomes = attempts(
-            hour_text(hour),
-            archived.archives,
-            self.lake.layout,
-            bodies=self.lake.bodies_of(self.dataset),
-            converter=self.converter,
-            engine=self.engine,
-            again=self.again,
-        )
-        archived, conversions = archived.converted(outcomes)
-        self.archived[hour], self.conversions[hour] = archived, conversions
-        if lake in selected:
-            yield _lake_layer(lake, archived, conversions)
-        if warehouse in selected:
-            is_replaced = self.again and any(one.converted for one in conversions)
-            load = load_hour(archived, conversions, self.warehouse.warehouse, reload=is_replaced)
-            self.loaded.append(hour)
-            if self.dataset.stream is not None:
-                try:
-                    self.warehouse.warehouse.keep_visibility_changes()
-                except MirrorError as error:  # the next load stores these changes, which only the stream contains
-                    _log.warning("%s", error)
-            yield _warehouse_layer(warehouse, conversions, load)
+        if lake in selected or warehouse in selected:
+            # existing conversions are found by digest, so a run with only the warehouse asset converts nothing
+            outcomes = attempts(
+                hour_text(hour),
+                archived.archives,
+                self.lake.layout,
+                bodies=self.lake.bodies_of(self.dataset),
+                converter=self.converter,
+                engine=self.engine,
+                again=self.again,
+            )
+            archived, conversions = archived.converted(outcomes)
+            self.archived[hour], self.conversions[hour] = archived, conversions
+            if lake in selected and archived.partial is None:
+                yield _lake_layer(lake, archived, conversions)
+            if warehouse in selected:
+                load = self._load(hour, archived, conversions)
+                if archived.partial is None:
+                    yield _warehouse_layer(warehouse, conversions, load)
+        archived.check()
+
+    def _load(self, hour: datetime, archived: ArchivedHour, conversions: list[ConvertedFile]) -> HourLoad:
+        is_replaced = self.again and any(one.converted for one in conversions)
+        load = load_hour(archived, conversions, self.warehouse.warehouse, reload=is_replaced)
+        self.loaded.append(hour)
+        if self.dataset.stream is not None:
+            try:
+                self.warehouse.warehouse.keep_visibility_changes()
+            except MirrorError as error:  # the next load stores these changes, which only the stream contains
+                _log.warning("%s", error)
+        return load
 
     def _archived(self, hour: datetime, client: EnterpriseClient | None) -> ArchivedHour:
         """Fetch the hour's archives, or read them from disk if the hour is not planned or fetching has ended."""

@@ -76,7 +76,7 @@ def _refusal(scope: Scope, public: Collection[tuple[str, int | None] | None]) ->
     host = host_of(text)
     if host is None or (host[0] not in LOOPBACK and host not in public):
         return 403, (
-            f"the host {_quoted(text)} is not a known host name of this UI. If it belongs to this UI, add the "
+            f"the host {text[:_SHOWN]!r} is not a known host name of this UI. If it belongs to this UI, add the "
             "name to WME_UI_HOSTS and restart."
         )
     origin = headers.get("origin")
@@ -85,7 +85,7 @@ def _refusal(scope: Scope, public: Collection[tuple[str, int | None] | None]) ->
         page = host_of(rest) if scheme.lower() in {"http", "https"} else None
         if page is None or (page != host and page not in public):
             return 403, (
-                f"the request comes from a page with the origin {_quoted(origin)}. If this is the UI's public "
+                f"the request comes from a page with the origin {origin[:_SHOWN]!r}. If this is the UI's public "
                 "address, add its host to WME_UI_HOSTS and restart."
             )
     method = scope["method"] if scope["type"] == "http" else ""
@@ -95,13 +95,13 @@ def _refusal(scope: Scope, public: Collection[tuple[str, int | None] | None]) ->
         and (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == ("navigate", "document")
     ):
         return 403, (
-            f"a page on another website sent the request (Sec-Fetch-Site: {_quoted(site)}). Other websites can "
+            f"a page on another website sent the request (Sec-Fetch-Site: {site[:_SHOWN]!r}). Other websites can "
             "only link to the UI. No setting changes this restriction."
         )
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if method and method not in _READING and kind not in CONTENT_TYPES:
         return 415, (
-            f"{method} needs the header Content-Type: application/json, not {_quoted(kind)}. No setting changes "
+            f"{method} needs the header Content-Type: application/json, not {kind[:_SHOWN]!r}. No setting changes "
             "this restriction."
         )
     # if a browser opens this URL, Dagster returns a page and runs no query
@@ -138,10 +138,6 @@ def with_report(app: ASGIApp, page: Path) -> ASGIApp:
         await answer(scope, receive, send)
 
     return serve
-
-
-def _quoted(text: str) -> str:
-    return repr(text[:_SHOWN])
 
 
 def main() -> None:

@@ -259,7 +259,7 @@ class Publisher(Reader):
             "lake_root": str(self._lake_root.resolve()),
             "lake_files": found.count,
             MISSING: list(found.missing),
-            "snapshots": found.versions,
+            "snapshots": [[one.snapshot_id, one.snapshot_version] for one in found.parts if one.source_at is not None],
             "about": dict(about),
         }
 

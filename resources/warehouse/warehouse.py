@@ -14,7 +14,7 @@ from resources.files import StrPath
 from resources.warehouse.compaction import commit, plan, window
 from resources.warehouse.database.connect import Build, Connector, locked
 from resources.warehouse.database.connect import merge_row_groups as _merge_row_groups
-from resources.warehouse.database.recovery import copy_file, create_build
+from resources.warehouse.database.recovery import copy_file, put_in_place
 from resources.warehouse.load import files, hours, lookups, snapshots
 from resources.warehouse.publisher import Publisher
 from resources.warehouse.read import comparison
@@ -124,7 +124,8 @@ class Warehouse(Publisher):
     def create(self) -> None:
         """Create an empty build file if none exists, to prevent the next operation from copying the published file."""
         with self.writing("create the build file"):
-            create_build(self.build_path, self._connector.open_file)
+            if not self.build_path.exists():
+                put_in_place(self.build_path, None, self._connector.open_file)
 
     def note_complete(self) -> None:
         """Record that all archived data has been reloaded."""

@@ -61,11 +61,6 @@ class Moved:
     row_count: int
 
 
-def settled(now: datetime) -> datetime:
-    """Return the first hour of the oldest month that can still change. The build file drops older changes."""
-    return (now.astimezone(UTC) - SETTLED).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-
-
 def movable_changes(build: Build, before: datetime | None = None, most: float = math.inf) -> Moved | None:
     """Return the hours to remove from the build file, or None if there are no changes to remove.
 
@@ -75,7 +70,9 @@ def movable_changes(build: Build, before: datetime | None = None, most: float = 
     waiting = {unit.first_hour for merge in planned(build, LEAVING) for unit in merge.units if unit.span is None}
     hours: list[datetime] = []
     row_count = 0
-    values = {"table": LEAVING.name, "before": before or settled(build.now)}
+    # the first hour of the oldest month that can still change
+    month = (build.now.astimezone(UTC) - SETTLED).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    values = {"table": LEAVING.name, "before": before or month}
     for hour, count, is_pending in answer(build.connection, _MOVABLE, values):
         if is_pending or hour in waiting or (row_count and row_count + count > most):
             break

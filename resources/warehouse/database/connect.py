@@ -20,13 +20,7 @@ import filelock
 
 from resources import files
 from resources.errors import clause
-from resources.warehouse.database.recovery import (
-    is_locked,
-    is_missing,
-    is_refused,
-    read_metadata,
-    replace_build,
-)
+from resources.warehouse.database.recovery import ASIDE, is_locked, is_refused, read_metadata, replace_build
 from resources.warehouse.database.schema import OutdatedError, ensure
 from resources.warehouse.database.sql import NAME, Instances, connect, quoted
 from resources.warehouse.database.workarounds import is_exhausted, is_other_storage
@@ -124,7 +118,7 @@ class Connector:
             if (type(error) is duckdb.Error or isinstance(error, _REFUSALS)) and is_refused(
                 self.build_path, with_rows=True
             ):
-                self._replace_build(error)
+                replace_build(self.build_path, self.published_path, self.open_file, error)
                 raise WarehouseDamagedError(
                     f"DuckDB could not read {self.build_path.name}, so this run could not {purpose} ({clause(error)}). "
                     "The file was replaced, and the next publication reloads the missing data. Try again."
@@ -139,8 +133,9 @@ class Connector:
         """Open the build file. Wait while another program has the file open; replace a damaged file."""
         end = time.monotonic() + self.lock_timeout
         is_replaced = False
-        if is_missing(self.build_path, self.published_path):
-            self._replace_build(None)
+        aside = self.build_path.with_name(f"{self.build_path.name}.{ASIDE}")
+        if not self.build_path.exists() and (self.published_path.exists() or aside.exists()):
+            replace_build(self.build_path, self.published_path, self.open_file, None)
         while True:
             try:
                 with contextlib.ExitStack() as opening:
@@ -169,11 +164,8 @@ class Connector:
                         f"({clause(error)}). Nothing was changed; the published file, the archive and the lake are "
                         "intact."
                     ) from error
-                self._replace_build(error)
+                replace_build(self.build_path, self.published_path, self.open_file, error)
                 is_replaced = True
-
-    def _replace_build(self, why: Exception | None) -> None:
-        replace_build(self.build_path, self.published_path, self.open_file, why)
 
     @contextlib.contextmanager
     def open_file(self, path: Path) -> Iterator[duckdb.DuckDBPyConnection]:

@@ -49,9 +49,9 @@ def replace_build(build: Path, published: Path, open_file: Open, why: Exception 
     # the write-ahead log belongs to the renamed file
     if (log := build.with_name(f"{build.name}.wal")).exists():
         log.replace(aside.with_name(f"{aside.name}.wal"))
-    is_copied = published.exists() and _put_in_place(build, published, open_file)
+    is_copied = published.exists() and put_in_place(build, published, open_file)
     if not is_copied:
-        _put_in_place(build, None, open_file)
+        put_in_place(build, None, open_file)
     _log.warning(
         "%s. %s takes its place. The next publication loads missing data from the lake and the archive.",
         f"{build.name} is missing"
@@ -61,24 +61,15 @@ def replace_build(build: Path, published: Path, open_file: Open, why: Exception 
     )
 
 
-def create_build(build: Path, open_file: Open) -> None:
-    """Create an empty build file, marked as incomplete, if none exists. The published file is not copied."""
-    if not build.exists():
-        build.parent.mkdir(parents=True, exist_ok=True)
-        build.with_name(f"{build.name}.wal").unlink(missing_ok=True)
-        _put_in_place(build, None, open_file)
+def put_in_place(build: Path, published: Path | None, open_file: Open) -> bool:
+    """Replace the build file with a copy of the published file or a new file. Return False if the copy is unusable.
 
-
-def is_missing(build: Path, published: Path) -> bool:
-    """Return True if the build file is missing although a published file or a renamed build file exists."""
-    was_there = published.exists() or build.with_name(f"{build.name}.{ASIDE}").exists()
-    return was_there and not build.exists()
-
-
-def _put_in_place(build: Path, published: Path | None, open_file: Open) -> bool:
-    """Replace the build file with a copy of the published file or a new file. Return False if the copy is unusable."""
+    The new file is marked as incomplete.
+    """
     temporary = build.with_name(f"{build.name}.tmp")
-    temporary.unlink(missing_ok=True)
+    build.parent.mkdir(parents=True, exist_ok=True)
+    for left in (temporary, build.with_name(f"{build.name}.wal")):
+        left.unlink(missing_ok=True)
     try:
         if published is not None:
             copy_file(published, temporary)

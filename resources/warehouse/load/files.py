@@ -119,14 +119,34 @@ def lost_in(
     return {(project, namespace) for project, namespace, path in found if path in gone}
 
 
-def announce(connection: duckdb.DuckDBPyConnection, files: Iterable[tuple[ConvertedFile, dict[str, Any]]]) -> None:
-    """Create the temporary `incoming` table, with the attributes and the extra values of one file per row."""
+def announce(
+    build: Build,
+    dataset: Dataset,
+    files: Iterable[tuple[ConvertedFile, str]],
+    known: Mapping[tuple[str, int], str] | None = None,
+    **shared: Any,
+) -> None:
+    """Create the temporary `incoming` table from files and their folders in the lake, with one file per row.
+
+    `known` contains the loaded digests by project and namespace. `shared` contains values of all rows. Raises
+    LakeFileError if a file contradicts its announced counts or is outside its folder.
+    """
     rows = []
-    for file, known in files:
-        rejects = None if file.rejects_path is None else str(file.rejects_path)
-        own = {"path": str(file.path), "rejects_path": rejects, "duplicate_count": 0, "compaction_id": None}
-        rows.append(vars(file) | known | own)
-    temporary_table(connection, "incoming", rows, _INCOMING)
+    for file, folder in files:
+        found = lake_path(build.lake_root, folder, file.path)
+        check_counts(file, dataset.table)
+        own = {
+            "table_name": dataset.name,
+            "lake_path": found,
+            "path": str(file.path),
+            "rejects_path": None if file.rejects_path is None else str(file.rejects_path),
+            "duplicate_count": 0,
+            "loaded_at": build.now,
+            "applied_at": None if dataset.state is not None else build.now,
+            "redone": (known or {}).get((file.project_id, file.namespace_id), file.digest) != file.digest,
+        }
+        rows.append(vars(file) | own | shared)
+    temporary_table(build.connection, "incoming", rows, _INCOMING)
 
 
 def forget_incoming(connection: duckdb.DuckDBPyConnection, table: str) -> None:

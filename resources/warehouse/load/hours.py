@@ -21,12 +21,10 @@ from resources.warehouse.database.connect import Build, answer, raise_revision
 from resources.warehouse.database.sql import filled, statement, temporary_table, transaction
 from resources.warehouse.load.files import (
     announce,
-    check_counts,
     enter,
     forget_incoming,
     hide_repeated,
     insert_once,
-    lake_path,
     lost_in,
     unreadable,
 )
@@ -135,20 +133,8 @@ def _replace_rows(
 
     Each statement processes all of the hour's files (about 150), because one statement per small file would be slow.
     """
-    (connection, lake_root, now), folder = build, f"{dataset.name}/{hour_folder(hour)}"
-    announced = []
-    for file in files:
-        check_counts(file, dataset.table)
-        its = {
-            "table_name": dataset.name,
-            "source_at": hour,
-            "lake_path": lake_path(lake_root, folder, file.path),
-            "loaded_at": now,
-            "applied_at": None if dataset.state is not None else now,
-            "redone": known.get((file.project_id, file.namespace_id)) not in (None, file.digest),
-        }
-        announced.append((file, its))
-    announce(connection, announced)
+    connection, folder = build.connection, f"{dataset.name}/{hour_folder(hour)}"
+    announce(build, dataset, ((file, folder) for file in files), known, source_at=hour)
     if known:
         forget_incoming(connection, dataset.name)
     paths = [str(file.path) for file in files]

@@ -15,7 +15,7 @@ from resources.datasets.paths import hour_folder
 from resources.lake_files import ConvertedFile
 from resources.warehouse.database.connect import Build, answer, raise_revision
 from resources.warehouse.database.sql import FORMULAS, column_list, filled, statement, transaction
-from resources.warehouse.load.files import announce, check_counts, enter, lake_path, unreadable
+from resources.warehouse.load.files import announce, enter, unreadable
 
 #: Maximum number of rejected records whose pages are looked up, newest first.
 _MOST_LINES = 1000
@@ -52,7 +52,7 @@ def load_lookups(build: Build, files: Sequence[ConvertedFile], *, reload: bool =
     again if their lookups did not find a title that the new files contain. Raises LakeFileError, without changing
     anything, if a file is missing or contradicts the announced counts.
     """
-    connection, lake_root, now = build
+    connection = build.connection
     with transaction(connection):
         known = set(connection.execute("SELECT source_at, digest FROM loads WHERE table_name = 'lookups'").fetchall())
         fresh = [file for file in files if reload or (file.source_at, file.digest) not in known]
@@ -60,13 +60,10 @@ def load_lookups(build: Build, files: Sequence[ConvertedFile], *, reload: bool =
             return 0
         announced = []
         for file in fresh:
-            check_counts(file, LOOKUPS.table)
             assert file.source_at is not None  # of lookups
             hour = file.source_at.replace(minute=0, second=0, microsecond=0)
-            path = lake_path(lake_root, f"{LOOKUPS.name}/{hour_folder(hour)}", file.path)
-            its = {"table_name": LOOKUPS.name, "batch_hour": None, "lake_path": path, "loaded_at": now}
-            announced.append((file, its | {"applied_at": None, "redone": False}))
-        announce(connection, announced)
+            announced.append((file, f"{LOOKUPS.name}/{hour_folder(hour)}"))
+        announce(build, LOOKUPS, announced, batch_hour=None, applied_at=None)
         for table in (LOOKUPS.name, "rejects", "loads"):
             ours = "" if table == LOOKUPS.name else "table_name = 'lookups' AND "
             connection.execute(f"DELETE FROM {table} WHERE {ours}{_OF_FILE} IN ({_INCOMING})")  # noqa: S608  declared names
@@ -137,7 +134,7 @@ def lookups_since(build: Build, moment: datetime, purpose: str | None = None) ->
 def lookups_due(build: Build, watched: Sequence[tuple[str, str]], now: datetime) -> list[Page]:
     """Return the watched (project, title) pairs to look up: new, changed, or not found at least a day ago."""
     parameters = {"projects": [one[0] for one in watched], "names": [one[1] for one in watched], "now": now}
-    return _pages(build.connection, statement("read/due"), parameters) if watched else []
+    return [Page(*row) for row in answer(build.connection, statement("read/due"), parameters)] if watched else []
 
 
 def uncertain_pages(
@@ -155,10 +152,10 @@ def uncertain_pages(
     named = [(*line[:2], name, line[3] + _TOLD) for line in lines if (name := _name_in(line[2]))]
     columns = ("projects", "namespaces", "names", "moments")
     told = {column: [one[place] for one in named] for place, column in enumerate(columns)}
-    found = _pages(connection, statement("read/unresolved"), told | {"now": now}) if named else []
+    found = answer(connection, statement("read/unresolved"), told | {"now": now}) if named else []
     text = statement("read/uncertain", beginnings=statement("load/beginnings"))
-    found += _pages(connection, text, scope | {"limit": limit, "now": now})
-    return list(dict.fromkeys(found))[:limit]
+    found += answer(connection, text, scope | {"limit": limit, "now": now})
+    return [Page(*row) for row in dict.fromkeys(found)][:limit]
 
 
 def sampled_pages(build: Build, projects: Sequence[str], namespaces: Sequence[int], count: int) -> list[Sampled]:
@@ -177,10 +174,6 @@ WHERE list_contains($projects, page.project_id) AND list_contains($namespaces, p
 USING SAMPLE {count:d} ROWS"""  # noqa: S608  a number
     scope = {"projects": list(projects), "namespaces": list(namespaces)}
     return [Sampled(*row) for row in answer(build.connection, query, scope)]
-
-
-def _pages(connection: duckdb.DuckDBPyConnection, query: str, parameters: dict[str, object]) -> list[Page]:
-    return [Page(*row) for row in answer(connection, query, parameters)]
 
 
 def _name_in(raw: bytes) -> str | None:

@@ -24,11 +24,9 @@ from resources.warehouse.database.connect import Build, answer, raise_revision
 from resources.warehouse.database.sql import FORMULAS, column_list, identifier, temporary_table, transaction
 from resources.warehouse.load.files import (
     announce,
-    check_counts,
     enter,
     hide_repeated,
     insert_once,
-    lake_path,
     lost_in,
     retire,
     unreadable,
@@ -128,13 +126,12 @@ def _take_in(build: Build, snapshot: Snapshot) -> tuple[datetime | None, int, in
 
     Return the boundary, the row count and the duplicate count.
     """
-    (connection, lake_root, now), table = build, snapshot.dataset.table
-    folder = f"{table.name}/{snapshot.snapshot_id}/{short(snapshot.snapshot_version)}"
-    relatives = [lake_path(lake_root, folder, file.path) for file in snapshot.files]
-    for file in snapshot.files:
-        check_counts(file, table)
+    (connection, _, now), dataset = build, snapshot.dataset
+    folder = f"{dataset.name}/{snapshot.snapshot_id}/{short(snapshot.snapshot_version)}"
+    files = ((file, folder) for file in snapshot.files)
+    announce(build, dataset, files, batch_hour=None, project_id=snapshot.project_id, namespace_id=snapshot.namespace_id)
     row_count = sum(file.row_count for file in snapshot.files)
-    if snapshot.dataset.rows_stay_in_lake and not row_count:
+    if dataset.rows_stay_in_lake and not row_count:
         raise LakeFileError(
             f"Snapshot {snapshot.snapshot_id} has no pages. This is an error, because the service omits empty "
             "snapshots. Nothing was changed. Check the snapshot's rejects, then convert its archives again."
@@ -144,27 +141,24 @@ def _take_in(build: Build, snapshot: Snapshot) -> tuple[datetime | None, int, in
         newest = _newest(connection, snapshot, full) if full else None
         boundary = None if newest is None else newest - MARGIN
         source = _source_at(connection, snapshot, boundary or snapshot.exported_at or now)
-        its = {
-            "table_name": table.name,
-            "source_at": source,
-            "batch_hour": None,
-            "project_id": snapshot.project_id,
-            "namespace_id": snapshot.namespace_id,
-            "loaded_at": now,
-            "applied_at": None if snapshot.dataset.state is not None else now,
-            "redone": False,
-        }
-        paired = zip(snapshot.files, relatives, strict=True)
-        announce(connection, ((file, its | {"lake_path": path}) for file, path in paired))
-        duplicates = hide_repeated(connection, snapshot.dataset, full)
-        if not snapshot.dataset.rows_stay_in_lake:
-            insert_once(connection, snapshot.dataset, full)
+        connection.execute("UPDATE incoming SET source_at = ?", [source])
+        duplicates = hide_repeated(connection, dataset, full)
+        if not dataset.rows_stay_in_lake:
+            insert_once(connection, dataset, full)
         _insert_derived(build, snapshot, source, full)
         enter(connection)
     except duckdb.Error as error:
-        raise unreadable(f"snapshot {snapshot.snapshot_id}", snapshot.files, table, error) from error
-    counts = {"row_count": row_count, "duplicate_count": duplicates}
-    version = vars(snapshot) | its | counts | {"boundary_at": boundary, "newest_event_at": newest}
+        raise unreadable(f"snapshot {snapshot.snapshot_id}", snapshot.files, dataset.table, error) from error
+    version = vars(snapshot) | {
+        "table_name": dataset.name,
+        "source_at": source,
+        "row_count": row_count,
+        "duplicate_count": duplicates,
+        "boundary_at": boundary,
+        "newest_event_at": newest,
+        "loaded_at": now,
+        "applied_at": None if dataset.state is not None else now,
+    }
     temporary_table(connection, "version", [version], SNAPSHOTS.schema)
     connection.execute("INSERT INTO snapshots BY NAME FROM version")
     return boundary, row_count, duplicates

@@ -34,7 +34,7 @@ _TABLE_FUNCTIONS = (
     "HAVING bool_and(function_type IN ('table', 'pragma'))"
 )
 _EXPLAIN = re.compile(r"\s*EXPLAIN(\s+ANALYZE)?\b", re.IGNORECASE)
-_Row = TypeVar("_Row", CoverageRow, HourAudit, ProjectState, SummaryRow)
+_Row = TypeVar("_Row", CoverageRow, ProjectState, SummaryRow)
 
 
 def of_projects() -> list[str]:
@@ -195,7 +195,8 @@ class Reader:
                 has_key=" AND ".join(f"{column} IS NOT NULL" for column in columns) or "false",
                 event_at="event_at" if "event_at" in table.schema.names else "NULL",
             )
-            return _as_rows(HourAudit, connection, text, values)
+            found = connection.sql(text, params=values).to_arrow_table()
+        return [HourAudit(**row) for row in found.to_pylist()]
 
     def sql(self, query: str, parameters: Sequence[Any] = (), *, is_confined: bool = False) -> QueryResult:
         """Query the published file. `parameters` replace the `?` placeholders in the query.
@@ -251,14 +252,8 @@ class Reader:
 
     def _rows(self, kind: type[_Row], query: str, parameters: Mapping[str, Any], *, published: bool) -> list[_Row]:
         with self._reading(published=published) as connection:
-            return _as_rows(kind, connection, query, parameters)
-
-
-def _as_rows(
-    kind: type[_Row], connection: duckdb.DuckDBPyConnection, query: str, parameters: Mapping[str, Any]
-) -> list[_Row]:
-    found = connection.sql(query, params=parameters or None).to_arrow_table()
-    return [kind(**row) for row in found.to_pylist()]
+            found = connection.sql(query, params=parameters or None).to_arrow_table()
+        return [kind(**row) for row in found.to_pylist()]
 
 
 def confine(connection: duckdb.DuckDBPyConnection, folders: Iterable[Path]) -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ class Sources:
     """Lake files that the views can use, and the dataset partitions in these files.
 
     `window` is the time range of changes in the build file itself, or None if the file contains all changes. `cold`
-    contains the compacted files with older changes. `versions` contains the retained snapshots.
+    contains the compacted files with older changes.
     """
 
     root: Path
@@ -62,7 +62,6 @@ class Sources:
     faulty: tuple[FaultyFile, ...] = ()
     window: Window | None = None
     cold: tuple[str, ...] = ()
-    versions: Sequence[list[str]] = ()
     has_visibility: bool = False
 
     @property
@@ -101,7 +100,6 @@ def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path, facts: Mappi
         faulty=tuple(found.values()),
         window=known,
         cold=tuple(path for path in cold if path not in missing),
-        versions=[[part.snapshot_id, part.snapshot_version] for part in parts if part.source_at is not None],
         has_visibility=bool(answer(connection, f"SELECT 1 FROM {VISIBILITY_CHANGES.name} LIMIT 1")),  # noqa: S608  a declared name
     )
 

@@ -159,7 +159,7 @@ class DataApi:
         a query.
         """
         method, url, body = plain, self._transport.service.base_url + path, None
-        if query is not None and not query.is_empty:
+        if query is not None and query.body():
             query.check(kind)
             method = query.method
             if method == "POST":

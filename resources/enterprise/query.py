@@ -89,10 +89,6 @@ class Query:
         object.__setattr__(self, "fields", _fields(self.fields))
         object.__setattr__(self, "filters", _filters(self.filters))
 
-    @property
-    def is_empty(self) -> bool:
-        return not (self.fields or self.filters or self.limit is not None)
-
     def check(self, kind: Kind) -> None:
         """Raise InvalidRequest for parameters that this kind of endpoint does not support."""
         if self.limit is not None and not kind.has_limit:

@@ -212,9 +212,10 @@ class ObjectReader:
 
     def _check(self, response: requests.Response) -> None:
         """Check that the response continues the object whose first bytes were received."""
-        is_first, etag = self._stored.size is None, etag_in(response.headers)
+        stored, etag = self._stored, etag_in(response.headers)
+        is_first = stored.size is None
         if response.status_code == 416:  # all bytes were received before, or the object is shorter now
-            self._stored.accept(self.position, etag)
+            stored.accept(self.position, etag)
         elif response.status_code == 206:
             found = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
             if found is None or not int(found[1]) <= int(found[2]) < int(found[3]):
@@ -222,28 +223,24 @@ class ObjectReader:
                     "The object store sent part of the archive without a valid Content-Range header. Downloaded bytes "
                     "are kept. Try again later."
                 )
-            self._stored.accept(int(found[3]), etag)
+            stored.accept(int(found[3]), etag)
             if int(found[1]) != self.position:
                 raise ChangedError
         else:
-            self._stored.accept(number_in(response.headers, "Content-Length"), etag)
+            stored.accept(number_in(response.headers, "Content-Length"), etag)
             if is_first:
                 self.stop = None  # no other range was requested
-            self._start_over()
-
-    def _start_over(self) -> None:
-        """Accept the complete object from a store that ignores the requested range."""
-        stored = self._stored
-        if stored.part is not None:
-            if self._segment is not stored.part or self.stop is not None:
-                raise RangeIgnoredError
-            stored.part.clear()
-        elif self.position:
-            raise errors.ServiceUnavailable(
-                f"Could not {stored.doing}: the connection was lost after {self.position:,} bytes, and the object "
-                f"store does not support resuming. {stored.kept} {stored.advice}"
-            )
-        self.position = 0
+            # the store sends the complete object instead of the requested range
+            if stored.part is not None:
+                if self._segment is not stored.part or self.stop is not None:
+                    raise RangeIgnoredError
+                stored.part.clear()
+            elif self.position:
+                raise errors.ServiceUnavailable(
+                    f"Could not {stored.doing}: the connection was lost after {self.position:,} bytes, and the object "
+                    f"store does not support resuming. {stored.kept} {stored.advice}"
+                )
+            self.position = 0
 
     def _piece(self, response: requests.Response) -> bytes:
         """Return at least one received byte, or nothing at the end of the range."""

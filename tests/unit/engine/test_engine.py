@@ -63,13 +63,10 @@ def test_items_run_side_by_side_up_to_the_bound():
 def test_a_call_may_have_more_items_under_way_than_the_engine_has_workers():
     barrier = threading.Barrier(3, timeout=120)
     assert len(Engine(workers=1).map(lambda _item: barrier.wait(), range(3), workers=3)) == 3
-    outcomes = Engine(workers=3).map(lambda _item: threading.current_thread(), range(3), workers=1)
-    assert {outcome.result for outcome in outcomes} == {threading.current_thread()}
-
-
-def test_one_worker_runs_in_the_calling_thread():
-    outcomes = Engine(workers=1).map(lambda _item: threading.current_thread(), [1, 2])
-    assert {outcome.result for outcome in outcomes} == {threading.current_thread()}
+    # one worker runs in the calling thread
+    for engine, more in ((Engine(workers=3), {"workers": 1}), (Engine(workers=1), {})):
+        outcomes = engine.map(lambda _item: threading.current_thread(), range(3), **more)
+        assert {outcome.result for outcome in outcomes} == {threading.current_thread()}
 
 
 def test_lines_are_told_at_the_start_now_and_then_and_at_the_end():

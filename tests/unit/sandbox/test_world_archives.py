@@ -202,12 +202,16 @@ def test_archives_are_byte_identical_across_processes_that_may_make_them_at_once
     assert not list(tmp_path.rglob("*.part"))
 
 
+def contents():
+    return {"x_namespace_0": [Message("/x", lambda: b"{}")]}
+
+
 def test_threads_wait_for_one_maker(tmp_path):
     store, made, found = BatchStore(tmp_path), [], []
 
     def make():
         made.append(1)
-        return {"x_namespace_0": [Message("/x", lambda: b"{}")]}
+        return contents()
 
     threads = [threading.Thread(target=lambda: found.append(store.archives("x", START, make))) for _ in range(6)]
     for thread in threads:
@@ -250,7 +254,7 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path, monkeypatch):
 
     monkeypatch.setattr(archives.os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        BatchStore(tmp_path).archives("x", START, lambda: {"x_namespace_0": [Message("/x", lambda: b"{}")]})
+        BatchStore(tmp_path).archives("x", START, contents)
     assert not list(tmp_path.rglob("*.part"))
 
 
@@ -259,9 +263,6 @@ def test_what_another_process_finished_first_is_taken(tmp_path):
         # another maker's folder appears while this one is at work
         assert BatchStore(tmp_path).archives("x", START, contents)
         return contents()
-
-    def contents():
-        return {"x_namespace_0": [Message("/x", lambda: b"{}")]}
 
     (archive,) = BatchStore(tmp_path).archives("x", START, make)
     assert members_of(archive.path)[0][1] == b"{}\n"
@@ -281,11 +282,8 @@ def test_hours_past_retention_are_removed_and_made_again_on_demand(tmp_path):
 
 
 def test_archives_of_another_form_make_way(tmp_path):
-    def make():
-        return {"x_namespace_0": [Message("/x", lambda: b"{}")]}
-
-    (old,) = BatchStore(tmp_path, "old").archives("x", START, make)
-    (new,) = BatchStore(tmp_path, "new").archives("x", START, make)
+    (old,) = BatchStore(tmp_path, "old").archives("x", START, contents)
+    (new,) = BatchStore(tmp_path, "new").archives("x", START, contents)
     assert new.path.exists()
     assert not old.path.exists()
 

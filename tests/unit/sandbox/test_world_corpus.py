@@ -81,17 +81,17 @@ def test_archives_of_another_corpus_are_other_archives(folder, tmp_path):
     assert after.version != before.version
 
 
-def test_a_corpus_without_a_body_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ('{"name": "x"}\n\n', "contains no article record with a body"),
+        ('{"name": "x"}\n{"name": \n', r"some\.ndjson is neither JSON nor NDJSON"),
+    ],
+)
+def test_a_corpus_without_a_body_or_of_no_json_is_refused(tmp_path, lines, told):
     (tmp_path / "corpus").mkdir()
-    (tmp_path / "corpus" / "empty.ndjson").write_text('{"name": "x"}\n\n')
-    with pytest.raises(ValueError, match="contains no article record with a body"):
-        bodies(world_of(tmp_path / "corpus", tmp_path))
-
-
-def test_a_corpus_file_that_is_no_json_is_named(tmp_path):
-    (tmp_path / "corpus").mkdir()
-    (tmp_path / "corpus" / "broken.ndjson").write_text('{"name": "x"}\n{"name": \n')
-    with pytest.raises(ValueError, match=r"broken\.ndjson is neither JSON nor NDJSON"):
+    (tmp_path / "corpus" / "some.ndjson").write_text(lines)
+    with pytest.raises(ValueError, match=told):
         bodies(world_of(tmp_path / "corpus", tmp_path))
 
 

@@ -77,7 +77,7 @@ def test_snapshots_are_asked_for_once_per_version_and_published_like_hours(daemo
 # --- publishing ------------------------------------------------------------------------------------------------------
 
 
-def test_publishing_is_asked_for_once_per_set_of_pending_hours_and_after_the_hours_have_run(daemon):
+def test_publishing_is_asked_for_once_per_set_of_pending_hours_and_checks_alone_look_at_two_days(daemon):
     first_hour, second_hour = daemon.offered()[-2:]
     assert daemon.tick("publish_pending").skip_message == ALL_PUBLISHED
     assert daemon.materialize([first_hour]).success
@@ -104,6 +104,19 @@ def test_publishing_is_asked_for_once_per_set_of_pending_hours_and_after_the_hou
     assert daemon.materialize([second_hour]).success
     (more,) = daemon.tick("publish_pending").run_requests
     assert more.run_key.split()[0] != first.run_key.split()[0]
+
+    # the checks of both hours, asked for alone
+    archive = next((daemon.settings.data / "archive").rglob("*.tar.gz"))
+    told = ask(daemon)
+    assert len(told) == 8
+    assert all(evaluation.passed for evaluation in told.values())
+    assert {name: evaluation.metadata["looked_at"].value for name, evaluation in told.items()} | {
+        "rejects_share": 2
+    } == dict.fromkeys(told, 2) | {"agrees_with_stream": 0}, "no stream was read"
+    archive.write_bytes(archive.read_bytes()[:-1])
+    told = ask(daemon)
+    assert [name for name, evaluation in told.items() if not evaluation.passed] == ["archives_verified"]
+    assert f"is damaged: {archive} has the MD5 " in told["archives_verified"].description
 
 
 def test_publishing_no_more_often_than_the_operator_wants(daemon):
@@ -179,23 +192,6 @@ def ask(daemon: Daemon, *names: str) -> dict[str, dg.AssetCheckEvaluation]:
     result = job.execute_in_process(instance=daemon.instance, run_config=QUIET)
     assert not [one for one in result.all_events if one.is_step_materialization]
     return {evaluation.check_name: evaluation for evaluation in result.get_asset_check_evaluations()}
-
-
-def test_checks_asked_for_alone_look_at_the_hours_of_the_last_two_days(daemon):
-    hours = daemon.offered()[-2:]
-    assert daemon.materialize(hours).success
-    archive = next((daemon.settings.data / "archive").rglob("*.tar.gz"))
-    told = ask(daemon)
-    assert len(told) == 8
-    assert all(evaluation.passed for evaluation in told.values())
-    assert {name: evaluation.metadata["looked_at"].value for name, evaluation in told.items()} | {
-        "rejects_share": 2
-    } == dict.fromkeys(told, 2) | {"agrees_with_stream": 0}, "no stream was read"
-
-    archive.write_bytes(archive.read_bytes()[:-1])
-    told = ask(daemon)
-    assert [name for name, evaluation in told.items() if not evaluation.passed] == ["archives_verified"]
-    assert f"is damaged: {archive} has the MD5 " in told["archives_verified"].description
 
 
 PUBLISHED = ("no_failed_hours", "last_48_hours_covered")

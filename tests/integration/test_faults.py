@@ -255,6 +255,7 @@ def test_a_project_that_is_quiet_in_every_hour_is_absent_and_costs_no_hour(mirro
 
 
 def test_an_hour_that_is_not_there_yet_is_told_from_one_that_is_over(mirror: Any) -> None:
+    mirror.configure(projects=("enwiki",))
     newest = mirror.newest(1)[0]
     early = mirror.materialize([newest, newest + HOUR])
     assert not early.success
@@ -433,7 +434,7 @@ def test_damaged_archives_cost_their_hours_until_the_service_replaces_them(mirro
 
     assert not made.success
     first, *told = made.sentence.split("\n")
-    assert first.startswith(f"{len(bad)} of {len(hours)} hours failed.")
+    assert first == f"{len(bad)} of {len(hours)} hours failed. The other hour is loaded."
     assert made.allow_retries is False
     others = {place: count for place, count in mirror.truth(list(bad.values())).items() if place[1] != "enwiki"}
     assert others
@@ -442,12 +443,14 @@ def test_damaged_archives_cost_their_hours_until_the_service_replaces_them(mirro
     for line, (name, (_, says)) in zip(told, DAMAGES.items(), strict=True):
         hour = bad[name]
         for part in (
-            f"- {hour_text(hour)}: Nothing was loaded for enwiki namespace 0. The hour's other projects ",
-            f"{mirror.layout.archive_hour(ARTICLE_CHANGES, hour)}/enwiki_namespace_0.",
+            f"- {hour_text(hour)}: Nothing was loaded for enwiki namespace 0. The hour's other projects are loaded. ",
+            f" loaded. enwiki namespace 0: {mirror.layout.archive_hour(ARTICLE_CHANGES, hour)}/enwiki_namespace_0.",
             *says,
-            "fetch it again",
+            "Remove the archive and fetch it again, if the service still offers it.",
         ):
             assert part in line, name
+        reasons = mirror.rows("SELECT DISTINCT reason FROM hours WHERE batch_hour = ? AND state = 'missing'", [hour])
+        assert reasons[0][0] in line, name
         assert mirror.status_of(hour) == "FAILED", name
         for layer in ("lake", "warehouse"):
             key = dg.AssetKey([layer, "article_changes"])
@@ -469,6 +472,7 @@ def test_damaged_archives_cost_their_hours_until_the_service_replaces_them(mirro
     asked = len(mirror.requests())
     assert mirror.materialize(bad.values()).sentence.split("\n")[1:] == told
     assert len(mirror.requests()) == asked
+    assert mirror.loaded() == mirror.truth([good]) | others
 
     mirror.sandbox.faults.clear()
     heals(mirror, hours)

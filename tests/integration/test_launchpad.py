@@ -121,9 +121,10 @@ def counts(made, hour):
 
 
 def test_a_damaged_file_is_replaced_and_its_hour_loaded_again_and_what_is_right_stays_the_same_file(mirror):
+    mirror.configure(projects=("enwiki",))
     (hour,) = mirror.newest(1)
     assert mirror.materialize([hour]).success
-    (lake_file,) = (mirror.layout.lake / "article_changes").rglob("enwiki*.parquet")
+    (lake_file,) = mirror.lake_files()
     before = lake_file.stat()
     made = again(mirror, hour)
     assert (made.sentence, counts(made, hour)) == ("", (0, False))

@@ -43,6 +43,7 @@ def lose(host: str, mirror: Any, relay: Relay, last: Any, closed_port: int) -> N
 def test_the_run_says_so_once_and_loads_what_is_archived(
     mirror: Any, relay: Relay, host: str, closed_port: int
 ) -> None:
+    mirror.configure(projects=("enwiki",))
     hours = mirror.newest(3)
     # an hour that is archived and not loaded, as a killed run leaves it
     assert mirror.materialize(hours[1:2], ["archive/batches"]).success

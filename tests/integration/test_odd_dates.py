@@ -13,8 +13,8 @@ import pytest
 from resources import datasets
 from resources.datasets import SNAPSHOT_ARTICLES
 from resources.lake import Layout, SnapshotArchive, convert
-from resources.warehouse import Snapshot, Warehouse
-from tests.builds import lay, looking
+from resources.warehouse import Snapshot
+from tests.builds import OpenWarehouse, lay, looking
 from tests.unit.lake.conftest import Lake
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Mirror:
     """A warehouse, and archives that are loaded into it."""
 
     def __init__(self, root: Path) -> None:
-        self.warehouse = Warehouse(lay(root))
+        self.warehouse = OpenWarehouse(lay(root))
         self.layout = Layout(root)
 
     def hour(self, number: int, *records: dict[str, Any]) -> int:

@@ -20,7 +20,7 @@ from resources import datasets
 from resources.adapters import ConfiguredEngine
 from resources.enterprise import Hours, Lists, errors
 from resources.settings import Settings
-from tests.unit.assets.conftest import NEXT, archive_bytes, record
+from tests.unit.assets.conftest import NEXT, record
 from tests.unit.enterprise.conftest import HOUR
 from tests.unit.enterprise.loopback import json_reply
 
@@ -126,62 +126,6 @@ def test_an_odd_record_of_the_list_fails_its_own_project_alone(bench, materializ
     assert materialize([HOUR], "enwiki", "itwiki").failure is None
     odd["value"] = 0.001
     assert materialize([HOUR], "enwiki", "frwiki", "itwiki").failure is None
-    assert bench.states()[HOUR, "frwiki", 0] == "loaded"
-
-
-def damage(bench, project):
-    """Serve a file whose MD5 is right and that is no whole archive."""
-    identifier = f"{project}_namespace_0"
-    return bench.fake.add(identifier, archive_bytes(identifier, record(1, project))[:-20])["version"]
-
-
-def test_a_damaged_archive_fails_its_own_project_alone(bench, materialize):
-    bench.serve("enwiki", 1)
-    bench.serve("simplewiki", 2)
-    damage(bench, "frwiki")
-    bench.serve_next()
-    told = materialize([HOUR, NEXT], "enwiki", "frwiki", "simplewiki")
-    assert told.made == {ARCHIVE: [HOUR, NEXT], LAKE: [NEXT], WAREHOUSE: [NEXT]}
-    assert bench.states() == {
-        (HOUR, "enwiki", 0): "loaded",
-        (HOUR, "frwiki", 0): "missing",
-        (HOUR, "simplewiki", 0): "loaded",
-        **{(NEXT, project, 0): "absent" for project in ("enwiki", "frwiki", "simplewiki")},
-    }
-    (path,) = bench.layout.archive_hour(datasets.ARTICLE_CHANGES, HOUR).glob("frwiki*.tar.gz")
-    assert told.failure.startswith(
-        "1 of 2 hours failed. The other hour is loaded.\n- 2026-11-01 05:00: Nothing was loaded for frwiki "
-        f"namespace 0. The hour's other projects are loaded. frwiki namespace 0: {path}: "
-    )
-    assert told.failure.endswith("Remove the archive and fetch it again, if the service still offers it.")
-    reasons = {
-        row.project_id: row.reason
-        for row in bench.warehouse.coverage(HOUR, NEXT, published=False, dataset=datasets.ARTICLE_CHANGES)
-    }
-    assert reasons["frwiki"].startswith(f"{path}: ")
-    assert "enwiki" not in reasons["frwiki"]
-    # again, also where each archive is converted anew: what is loaded stays
-    again = materialize([HOUR], "enwiki", "frwiki", "simplewiki")
-    assert again.failure is not None
-    assert bench.states()[HOUR, "enwiki", 0] == "loaded"
-    path.unlink()
-    bench.serve("frwiki", 1)
-    assert materialize([HOUR], "enwiki", "frwiki", "simplewiki").failure is None
-    assert bench.states()[HOUR, "frwiki", 0] == "loaded"
-
-
-def test_a_file_that_cannot_be_fetched_fails_its_own_project_alone(bench, materialize):
-    bench.serve("enwiki", 1)
-    version = bench.serve("frwiki", 1)
-    bench.fake.records["frwiki_namespace_0"]["version"] = "0" * 32
-    bench.serve_next()
-    told = materialize([HOUR, NEXT], "enwiki", "frwiki")
-    assert told.made == {key: [NEXT] for key in ALL}
-    assert "Nothing was loaded for frwiki namespace 0." in told.failure
-    states = bench.states()
-    assert (states[HOUR, "enwiki", 0], states[HOUR, "frwiki", 0]) == ("loaded", "missing")
-    bench.fake.records["frwiki_namespace_0"]["version"] = version
-    assert materialize([HOUR], "enwiki", "frwiki").failure is None
     assert bench.states()[HOUR, "frwiki", 0] == "loaded"
 
 

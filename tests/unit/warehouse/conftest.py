@@ -243,6 +243,11 @@ def make(tmp_path):
     return lambda: _mirror(tmp_path / f"data-{next(count)}")
 
 
+@pytest.fixture
+def mirror(make):
+    return make()
+
+
 def _mirror(data):
     return SimpleNamespace(data=data, lake=Lake(data), warehouse=_warehouse(data, Clock()))
 

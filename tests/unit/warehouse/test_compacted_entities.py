@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from assets.steps import housekeeping
 from assets.steps.compaction import compact_lake
@@ -85,11 +84,6 @@ def content(warehouse):
     return rows, [
         Path(path) for one in found.parts if one.dataset.bodies is datasets.ENTITY_CHANGES.bodies for path in one.paths
     ]
-
-
-@pytest.fixture
-def mirror(make):
-    return make()
 
 
 def test_compacted_hours_show_the_same_bodies_also_after_an_hour_is_loaded_again_or_a_file_is_lost(make):

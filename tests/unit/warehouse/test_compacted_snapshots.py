@@ -107,11 +107,6 @@ def rewritten(made):
     return taken[0]
 
 
-@pytest.fixture
-def mirror(make):
-    return make()
-
-
 def test_each_version_becomes_one_sorted_file_with_the_same_rows_in_all_columns_and_views(mirror, state):
     load(mirror, 0, 1)
     before, articles = content(mirror.warehouse, *OTHERS), state(mirror.warehouse)

@@ -93,11 +93,6 @@ def compared(mirror, hours=range(50)):
     return counts(compare(mirror, hours))
 
 
-@pytest.fixture
-def mirror(make):
-    return make()
-
-
 def rows(mirror, query):
     with looking(mirror.warehouse) as connection:
         return connection.sql(query).fetchall()

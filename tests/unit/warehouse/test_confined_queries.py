@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 
 import duckdb
 import pytest
 
-from resources.warehouse import QueryError, Warehouse
+from resources.warehouse import QueryError
 from resources.warehouse.read.reading import confine, confined
-from tests.builds import OpenWarehouse, close_all, lay
+from tests.builds import OpenWarehouse, lay
 
 #: Ways out; `{lake}` is the folder of the lake, `{outside}` a folder beside the data folder with a file `secret.txt`.
 READING = [
@@ -117,16 +116,6 @@ ANSWERED = [
 ]
 
 
-def filled(data, lake):
-    warehouse = OpenWarehouse(lay(data), lock_timeout=5.0)
-    changes = [lake.change(n, f"Page {n}", n, html=f"<p>{n}") for n in (1, 2, 3)]
-    warehouse.load_hour(lake.hour(0), [lake.file(0, changes)])
-    warehouse.publish()
-    # an instance of its own for each query, as users have
-    del warehouse._asking
-    return warehouse
-
-
 @pytest.fixture(scope="module")
 def outside(tmp_path_factory):
     """What nobody may read, and links to it."""
@@ -146,7 +135,13 @@ def outside(tmp_path_factory):
 def mirror(outside, make_lake):
     """For tests that only read it."""
     data = outside.with_name("data")
-    return filled(data, make_lake(data))
+    warehouse, lake = OpenWarehouse(lay(data), lock_timeout=5.0), make_lake(data)
+    changes = [lake.change(n, f"Page {n}", n, html=f"<p>{n}") for n in (1, 2, 3)]
+    warehouse.load_hour(lake.hour(0), [lake.file(0, changes)])
+    warehouse.publish()
+    # an instance of its own for each query, as users have
+    del warehouse._asking
+    return warehouse
 
 
 def tree(folder):
@@ -208,21 +203,6 @@ def test_refusals_say_what_to_do(mirror):
         mirror.sql("FROM query('SELECT 1')", is_confined=True)
     with pytest.raises(QueryError, match=r"Permission Error.*--allow-files removes this restriction.*wme relocate"):
         mirror.sql("FROM read_text('/etc/hostname')", is_confined=True)
-
-
-def test_bodies_are_found_after_the_folder_was_moved(data, lake, tmp_path):
-    filled(data, lake)
-    close_all()
-    shutil.move(data, tmp_path / "moved")
-    moved = Warehouse(tmp_path / "moved")
-    with pytest.raises(QueryError, match="wme relocate"):
-        moved.sql("FROM article_bodies", is_confined=True)
-    moved.relocate()
-    assert moved.sql("SELECT count(html) FROM article_bodies", is_confined=True).rows == [(3,)]
-    # under another name, and through a link
-    (tmp_path / "linked").symlink_to(tmp_path / "moved")
-    linked = Warehouse(tmp_path / "linked")
-    assert linked.sql("SELECT count(html) FROM article_bodies", is_confined=True).rows == [(3,)]
 
 
 def test_large_queries_spill(mirror, tmp_path, monkeypatch):

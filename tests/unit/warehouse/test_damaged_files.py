@@ -100,7 +100,7 @@ def test_every_form_of_damage_is_noticed_and_a_look_costs_no_footer_of_a_file_th
 
 
 @pytest.mark.parametrize(
-    "form", ["FIFO", *(pytest.param(one, marks=pytest.mark.soak) for one in ("empty", "wrong magic"))]
+    "form", ["FIFO", *(pytest.param(one, marks=pytest.mark.soak) for one in ("empty", "gone", "wrong magic"))]
 )
 def test_what_is_damaged_is_left_out_and_named(lake, warehouse, caplog, form):
     path = fill(lake, warehouse)[0].path
@@ -110,14 +110,20 @@ def test_what_is_damaged_is_left_out_and_named(lake, warehouse, caplog, form):
     FORMS[form](path, content)
     made = warehouse.publish()
     assert [file.lake_path for file in made.faulty_lake_files] == [name]
+    assert (made.changed, made.lake_file_count, made.missing_lake_file_count) == (True, 2, 1)
+    assert "Missing or damaged: 1 lake file." in str(made)
     assert name in caplog.text
+    assert warehouse.is_published()
+    assert warehouse.sql("SELECT value FROM about WHERE name = 'missing_lake_file_count'").rows == [("1",)]
     assert warehouse.sql("SELECT wikitext FROM article_bodies ORDER BY 1").rows == [("text 1",), ("text 2",)]
     assert warehouse.sql("SELECT count(*) FROM article_changes").rows == [(3,)]
     assert [one.lake_path for one in warehouse.faulty_lake_files(published=True)] == [name]
     # nothing changed: it is remembered, and nothing is written again
     assert warehouse.publish().changed is False
     mend(path, content)
-    assert warehouse.publish().missing_lake_file_count == 0
+    assert not warehouse.is_published()
+    made = warehouse.publish()
+    assert (made.lake_file_count, made.missing_lake_file_count) == (3, 0)
     assert warehouse.sql("SELECT count(*) FROM article_bodies").rows == [(3,)]
 
 

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -100,21 +101,24 @@ def test_killed_at_each_step_of_a_publication(mirror):
     assert not list(mirror.warehouse.data.glob("*.tmp*"))
 
 
-def test_full_disk_while_the_file_is_copied_changes_nothing_and_leaves_nothing(mirror, monkeypatch):
+def test_failure_while_the_file_is_copied_or_synchronized_changes_nothing_and_leaves_nothing(mirror, monkeypatch):
     mirror.load()
     published, before = mirror.warehouse.published_path, mirror.warehouse.published_path.stat()
 
-    def refuse(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "copy_file_range", refuse)
-        message = "Disk space or memory ran out, so this run could not publish.*Free disk space"
-        with pytest.raises(WarehouseFullError, match=message):
-            mirror.warehouse.publish()
-    after = published.stat()
-    assert (after.st_ino, after.st_size, after.st_mtime_ns) == (before.st_ino, before.st_size, before.st_mtime_ns)
-    assert not list(mirror.warehouse.data.glob("*.tmp*"))
+    full = "Disk space or memory ran out, so this run could not publish.*Free disk space"
+    for name, error, told, message in (
+        ("copy_file_range", OSError(errno.ENOSPC, "No space left on device"), WarehouseFullError, full),
+        ("fsync", OSError("Nothing is kept"), OSError, "Nothing is kept"),
+    ):
+        refuse = Mock(side_effect=error)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, refuse)
+            with pytest.raises(told, match=message):
+                mirror.warehouse.publish()
+        after = published.stat()
+        assert (after.st_ino, after.st_size, after.st_mtime_ns) == (before.st_ino, before.st_size, before.st_mtime_ns)
+        # half a copy would keep a full disk full, and no hour could be fetched
+        assert not list(mirror.warehouse.data.glob("*.tmp*"))
     assert mirror.warehouse.publish().changed
     mirror.assert_whole()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import stat
@@ -306,24 +305,6 @@ def test_load_leaves_alone_what_a_publication_has_put_on_disk_for_want_of_memory
         assert spilt.exists()
 
 
-def test_lake_file_that_is_gone_is_left_out_and_said(published, lake, caplog):
-    (path,) = (published.data / "lake").rglob("hour=00/*.parquet")
-    content = path.read_bytes()
-    path.unlink()
-    with caplog.at_level(logging.WARNING):
-        made = published.publish({"service": "sandbox"})
-    assert (made.changed, made.lake_file_count, made.missing_lake_file_count) == (True, 1, 1)
-    assert "Missing or damaged: 1 lake file." in str(made)
-    assert published.is_published({"service": "sandbox"})
-    assert path.name in caplog.text
-    assert published.sql("SELECT article_id FROM article_bodies").rows == [(1,)]
-    assert published.sql("SELECT value FROM about WHERE name = 'missing_lake_file_count'").rows == [("1",)]
-    path.write_bytes(content)
-    assert not published.is_published({"service": "sandbox"})
-    assert published.publish({"service": "sandbox"}).lake_file_count == 2
-    assert published.sql("SELECT count(*) FROM article_bodies").rows == [(3,)]
-
-
 def test_moved_data_folder_is_mended_without_a_run(lake, warehouse, tmp_path):
     """Neither the build file nor the state is needed: a copy of what analysts open and of the lake is enough."""
     fill(lake, warehouse)
@@ -335,10 +316,15 @@ def test_moved_data_folder_is_mended_without_a_run(lake, warehouse, tmp_path):
     shutil.move(warehouse.data / "lake", moved / "lake")
     shutil.move(warehouse.published_path, moved / "warehouse.duckdb")
     other = Warehouse(moved, lock_timeout=5.0)
-    with pytest.raises(QueryError):
-        other.sql("SELECT count(*) FROM article_bodies")
+    for is_confined in (True, False):
+        with pytest.raises(QueryError, match="wme relocate" if is_confined else None):
+            other.sql("SELECT count(*) FROM article_bodies", is_confined=is_confined)
     assert other.relocate() == 3
     assert other.relocate() is None
+    # confined to its folder, also through a link
+    (tmp_path / "linked").symlink_to(moved)
+    for one in (other, Warehouse(tmp_path / "linked")):
+        assert one.sql("SELECT count(*), count(html) FROM article_bodies", is_confined=True).rows == [(4, 4)]
     assert other.sql("SELECT count(*) FROM article_bodies").rows == [(4,)]
     assert other.sql("SELECT name FROM snapshot_articles").rows == [("E",)]
     assert other.sql("SELECT count(*) FROM articles_at('2026-11-02', inexact := true)").rows == [(3,)]
@@ -407,25 +393,6 @@ def test_published_file_that_is_none(library):
     library.published_path.unlink()
     assert library.publish().changed
     assert library.sql("SELECT 1").rows == [(1,)]
-
-
-def test_failure_while_publishing_keeps_the_old_file(published, lake, monkeypatch):
-    before = published.published_path.stat().st_ino
-    published.load_hour(lake.hour(2), [lake.file(2, [lake.change(9, "Z", 121)])])
-
-    def fail(descriptor):
-        raise OSError("No space left on device")
-
-    monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(OSError, match="No space left"):
-        published.publish()
-    monkeypatch.undo()
-    assert published.published_path.stat().st_ino == before
-    assert not list(published.data.glob("*.tmp*")), (
-        "half a copy would keep a full disk full, and no hour could be fetched"
-    )
-    assert published.publish().changed
-    assert published.sql("SELECT count(*) FROM article_changes").rows == [(5,)]
 
 
 def test_what_was_loaded_since_the_articles_were_brought_up_to_date_is_taken_in(lake, warehouse):

@@ -110,19 +110,24 @@ def operate(data, files, operation, number):
         warehouse.apply_changes()
 
 
+def ended(function, *args):
+    """Run a function, and end this process with 0 if it succeeded."""
+    code = 1
+    try:
+        function(*args)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+        raise
+    finally:
+        os._exit(code)
+
+
 def forked(function, *args):
     """Run a function in a child; return its exit code, or None if it was killed."""
     pid = os.fork()
     if pid == 0:
-        code = 1
-        try:
-            function(*args)
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-            raise
-        finally:
-            os._exit(code)
+        ended(function, *args)
     _, status = os.waitpid(pid, 0)
     if os.WIFSIGNALED(status):
         return None
@@ -165,18 +170,6 @@ def work(data, files, tell):
     tell("end")
 
 
-def child(data, files, output):
-    code = 1
-    try:
-        work(data, files, lambda phase: os.write(output, phase.encode() + b"\n"))
-        code = 0
-    except BaseException:
-        traceback.print_exc()
-        raise
-    finally:
-        os._exit(code)
-
-
 def wait_for(source, phase, times):
     """Reads the child's phases until `phase` begins; notes how long each took. Returns the last phase told."""
     last, began, buffered = "start", time.perf_counter(), b""
@@ -197,7 +190,7 @@ def run(data, files, phase, times, chance):
     pid = os.fork()
     if pid == 0:
         os.close(source)
-        child(data, files, output)
+        ended(work, data, files, lambda phase: os.write(output, phase.encode() + b"\n"))
     os.close(output)
     last = wait_for(source, phase, times)
     if last == phase:

@@ -15,6 +15,7 @@ from pathlib import Path
 from resources import datasets
 from resources.tables import HourState
 from resources.warehouse import HourStatus, Warehouse, publisher
+from tests.unit.warehouse.killing import ended
 
 START = datetime(2026, 12, 1, tzinfo=UTC)
 
@@ -76,13 +77,7 @@ def child(work, *words):
     """Run in a child; returns how it ended."""
     pid = os.fork()
     if pid == 0:
-        code = 1
-        try:
-            work(*words)
-            code = 0
-        finally:
-            sys.stderr.flush()
-            os._exit(code)
+        ended(work, *words)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 

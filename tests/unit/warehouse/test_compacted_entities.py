@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from datetime import timedelta
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from assets.steps import housekeeping
@@ -14,26 +12,17 @@ from assets.steps.compaction import compact_lake
 from resources import datasets
 from resources.engine import Engine
 from resources.lake import Layout
-from resources.warehouse import ConvertedFile, Snapshot
+from resources.warehouse import Snapshot
 from resources.warehouse.views.lake import make_views, sources
 
 CHANGES, PAGES = datasets.ENTITY_CHANGES, datasets.SNAPSHOT_ENTITIES
 PROJECT = "wikidatawiki"
 
 
-def write(folder, identifier, dataset, rows):
+def write(lake, folder, identifier, dataset, rows, **own):
     """A lake file named by its rows, and what a conversion says of it."""
-    digest = hashlib.sha256(repr(rows).encode()).hexdigest()
-    path = folder / f"{identifier}.{digest[:8]}.parquet"
-    folder.mkdir(parents=True, exist_ok=True)
     whole = [dict.fromkeys(dataset.table.schema.names) | row for row in rows]
-    pq.write_table(pa.Table.from_pylist(whole, schema=dataset.table.schema), path)
-    counts = dict.fromkeys(("reject_count", "visibility_change_count", "archive_bytes", "ndjson_bytes"), 0)
-    for kind in ("update", "delete"):
-        counts[f"{kind}_count"] = sum(row["change_type"] == kind for row in rows)
-    size = {"row_count": len(rows), "lake_bytes": path.stat().st_size}
-    own = {"path": path, "rejects_path": None, "identifier": identifier, "version": digest[:32], "digest": digest}
-    return own | counts | size
+    return lake._written(folder, identifier, repr(rows).encode(), whole, dataset.table, **own)
 
 
 def entity(name, moment, statements, change_type="update", **more):
@@ -56,9 +45,8 @@ def hour_of(lake, number, edition=0):
             *(entity(f"Q{namespace}", hour, f"{number} {version} {edition}", version_id=version) for version in (2, 1)),
             entity(f"Q{20 + number}", hour, "gone", "delete"),
         ]
-        folder = lake.data / "lake" / CHANGES.name / f"date={hour:%Y-%m-%d}" / f"hour={hour:%H}"
-        made = write(folder, f"{PROJECT}_namespace_{namespace}", CHANGES, [row | place for row in rows])
-        files.append(ConvertedFile(**made, **place))
+        folder, name = f"{CHANGES.name}/date={hour:%Y-%m-%d}/hour={hour:%H}", f"{PROJECT}_namespace_{namespace}"
+        files.append(write(lake, folder, name, CHANGES, [row | place for row in rows], **place))
     return files
 
 
@@ -120,11 +108,11 @@ def test_the_chunks_of_a_snapshot_show_the_same_bodies_when_they_are_compacted(m
         "project_id": PROJECT,
         "namespace_id": 0,
     }
-    folder = mirror.data / "lake" / PAGES.name / own["snapshot_id"] / ("e" * 8)
+    folder = f"{PAGES.name}/{own['snapshot_id']}/{'e' * 8}"
     files = []
     for number in range(5):
         rows = [entity(f"Q{one}", mirror.lake.hour(number), number) | own for one in (7 * number % 5, 10 + number, 30)]
-        files.append(ConvertedFile(**write(folder, f"{own['snapshot_id']}_chunk_{number}", PAGES, rows)))
+        files.append(write(mirror.lake, folder, f"{own['snapshot_id']}_chunk_{number}", PAGES, rows))
     snapshot = Snapshot(*own.values(), tuple(files), 5, mirror.lake.hour(5), PAGES)
     mirror.warehouse.load_snapshot(snapshot)
     mirror.warehouse.apply_entity_changes()

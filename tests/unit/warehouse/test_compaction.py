@@ -365,7 +365,7 @@ def test_a_reader_keeps_its_files_for_the_grace_period(mirror, again):
 
 
 def test_two_compactions_at_a_time_are_one_too_many(mirror, again):
-    again(mirror, first_hours, 1)
+    again(mirror, first_hours, 2)
     with Warehouse(mirror.data).compacting(), pytest.raises(WarehouseBusyError, match="could not compact the lake"):
         compact(mirror)
 

@@ -148,17 +148,13 @@ def test_replaced_versions_stay_and_older_ones_go(lake, warehouse):
     assert warehouse.apply_changes().renewed_projects == ("enwiki",)
     assert ask(warehouse, "SELECT version_id FROM articles") == [(1400,)]
     assert not warehouse.apply_changes().changed
-    with pytest.raises(ValueError, match="the minimum is 0"):
-        warehouse.load_snapshot(made[3], keep_replaced=-1)
-
-
-def test_version_beside_the_base_makes_nothing_anew(lake, warehouse):
-    warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 200)]]))
-    warehouse.apply_changes()
-    warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 100)]]))
+    # a version beside the base makes nothing anew
+    warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 360)]]), keep_replaced=2)
     applied = warehouse.apply_changes()
     assert (applied.changed, applied.renewed_projects) == (False, ())
     assert ask(warehouse, "SELECT count(*) FROM snapshots WHERE applied_at IS NULL") == [(0,)]
+    with pytest.raises(ValueError, match="the minimum is 0"):
+        warehouse.load_snapshot(made[3], keep_replaced=-1)
 
 
 def test_project_that_is_dropped_is_forgotten_and_can_come_back(lake, warehouse, make, state):

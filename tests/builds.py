@@ -21,14 +21,14 @@ from filelock import FileLock
 
 from resources import datasets
 from resources.warehouse import Warehouse
-from resources.warehouse.database.connect import Connector
+from resources.warehouse.database.connect import Connector, answer
 from resources.warehouse.database.schema import search_internal
 from resources.warehouse.database.sql import transaction
 from resources.warehouse.views import analysts
 from resources.warehouse.views.lake import make_views, sources
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager, ExitStack
     from datetime import datetime
 
@@ -214,6 +214,12 @@ def looking(warehouse: Warehouse) -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
+def ask(warehouse: Warehouse, query: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    """What the build file answers."""
+    with looking(warehouse) as connection:
+        return answer(connection, query, parameters)
+
+
 @contextlib.contextmanager
 def shown(warehouse: Warehouse) -> Iterator[duckdb.DuckDBPyConnection]:
     """The build file with the views of a publication now, without the time that the file takes."""
@@ -236,5 +242,4 @@ def replaced_file(data: Path) -> Path:
 def loaded_digests(warehouse: Warehouse, hour: datetime, table: str = "article_changes") -> dict[tuple[str, int], str]:
     """The digests of an hour's loaded files, by project and namespace."""
     query = "SELECT project_id, namespace_id, digest FROM loads WHERE table_name = ? AND batch_hour = ?"
-    with looking(warehouse) as connection:
-        return {tuple(place): digest for *place, digest in connection.execute(query, [table, hour]).fetchall()}
+    return {tuple(place): digest for *place, digest in ask(warehouse, query, [table, hour])}

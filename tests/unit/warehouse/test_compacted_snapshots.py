@@ -21,7 +21,7 @@ from resources.lake import LakeError, Layout
 from resources.warehouse import LakeFileError, Warehouse
 from resources.warehouse.database.connect import answer
 from resources.warehouse.views.lake import sources
-from tests.builds import looking, shown
+from tests.builds import ask, looking, shown
 
 VIEWS = ("snapshot_articles", "article_bodies")
 #: What `articles` is made of, and what it was.
@@ -92,8 +92,7 @@ def names(warehouse):
 
 
 def rows_of(warehouse, table):
-    with looking(warehouse) as connection:
-        return connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0]
+    return ask(warehouse, f"SELECT count(*) FROM {table}")[0][0]
 
 
 def rewritten(made):

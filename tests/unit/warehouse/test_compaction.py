@@ -29,7 +29,7 @@ from resources.lake_files import CompactedFile
 from resources.warehouse import LakeFileError, Warehouse, WarehouseBusyError
 from resources.warehouse.compaction.plan import SPANS, Unit, merges
 from resources.warehouse.database.connect import answer
-from tests.builds import looking, shown
+from tests.builds import ask, shown
 
 PROJECTS = ("dewiki", "enwiki")
 #: Makes four files of an hour, which are compacted by themselves; two are not.
@@ -194,10 +194,7 @@ def test_whatever_is_loaded_again_dropped_or_compacted_the_pages_are_those_of_a_
     assert any("compacted" in name for name in names(compacted.warehouse))
     compact(compacted, 60)
     assert content(compacted.warehouse) == content(plain.warehouse)
-    with looking(compacted.warehouse) as connection:
-        assert connection.execute("SELECT count(*) FROM internal.hidden_rows WHERE file_row IS NULL").fetchall() == [
-            (0,)
-        ]
+    assert ask(compacted.warehouse, "SELECT count(*) FROM internal.hidden_rows WHERE file_row IS NULL") == [(0,)]
 
 
 def test_what_is_dropped_is_left_out_and_what_comes_back_as_it_was_is_compacted_into_the_same_file(mirror, again):

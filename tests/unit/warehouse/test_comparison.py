@@ -16,7 +16,7 @@ import pytest
 from resources.datasets.live import LIVE_CHANGES, METADATA_KEY, Step, facts_of, path_of
 from resources.tables import ARTICLE_CHANGES, HourState
 from resources.warehouse import HourStatus, LakeFileError
-from tests.builds import looking
+from tests.builds import ask
 from tests.unit.warehouse.conftest import START
 
 #: The stream is kept from the middle of the first hour until the middle of the fourth.
@@ -91,11 +91,6 @@ def counts(found):
 
 def compared(mirror, hours=range(50)):
     return counts(compare(mirror, hours))
-
-
-def rows(mirror, query):
-    with looking(mirror.warehouse) as connection:
-        return connection.sql(query).fetchall()
 
 
 def chosen(hours, hour, count, kinds=("update", "delete")):
@@ -237,7 +232,7 @@ def test_a_file_that_has_changes_of_visibility_after_all_has_them_once(mirror):
     stream(mirror, hours)
     load(mirror, hours)
     mirror.warehouse.keep_visibility_changes()
-    assert rows(mirror, "SELECT count(*) FROM visibility_changes") == [(1,)]
+    assert ask(mirror.warehouse, "SELECT count(*) FROM visibility_changes") == [(1,)]
     mirror.warehouse.load_hour(mirror.lake.hour(1), [mirror.lake.file(1, hours[1, "enwiki", 0])])
     mirror.warehouse.keep_visibility_changes()
-    assert rows(mirror, "SELECT count(*) FROM visibility_changes") == [(0,)]
+    assert ask(mirror.warehouse, "SELECT count(*) FROM visibility_changes") == [(0,)]

@@ -131,12 +131,12 @@ def test_a_ledger_that_names_other_files_shows_none_of_them(lake, warehouse):
     files = fill(lake, warehouse, 6)
     names = ["../victim/x.parquet", f"{warehouse.data.resolve()}/victim/y.parquet", "*/*/*/x.parquet"]
     names.append("article_changes/[d]/x.parquet")
-    for file, name in zip(files, names, strict=False):
-        victim = warehouse.data / "lake" / name
-        victim.parent.mkdir(parents=True, exist_ok=True)
-        victim.write_bytes(file.path.read_bytes())
-        own = file.path.relative_to(warehouse.data / "lake").as_posix()
-        with duckdb.connect(warehouse.build_path) as connection:
+    with duckdb.connect(warehouse.build_path) as connection:
+        for file, name in zip(files, names, strict=False):
+            victim = warehouse.data / "lake" / name
+            victim.parent.mkdir(parents=True, exist_ok=True)
+            victim.write_bytes(file.path.read_bytes())
+            own = file.path.relative_to(warehouse.data / "lake").as_posix()
             connection.execute("UPDATE loads SET lake_path = ? WHERE lake_path = ?", [name, own])
     made = warehouse.publish()
     found = {str(file) for file in made.faulty_lake_files}

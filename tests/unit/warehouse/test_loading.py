@@ -9,17 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from resources.warehouse import ConvertedFile, LakeFileError, Warehouse
-from tests.builds import loaded_digests, looking
+from tests.builds import ask, loaded_digests
 from tests.unit.warehouse.conftest import START
 
 
-def ask(warehouse, query):
-    with looking(warehouse) as connection:
-        return connection.sql(query).to_arrow_table().to_pylist()
-
-
 def count(warehouse, table="article_changes"):
-    return ask(warehouse, f"SELECT count(*) AS n FROM {table}")[0]["n"]
+    return ask(warehouse, f"SELECT count(*) FROM {table}")[0][0]
 
 
 def test_nothing_is_touched_before_a_method_is_called(data):
@@ -49,7 +44,7 @@ def test_reload_loads_the_same_content_again_without_calling_it_redone(lake, war
     load = warehouse.load_hour(lake.hour(0), [file], reload=True)
     assert load.changed
     assert count(warehouse) == 1
-    assert ask(warehouse, "SELECT load_count FROM hours") == [{"load_count": 1}]
+    assert ask(warehouse, "SELECT load_count FROM hours") == [(1,)]
     assert warehouse.pending_hours() == [lake.hour(0)]
 
 
@@ -61,16 +56,9 @@ def test_redo_replaces_its_own_project_and_namespace_only(lake, warehouse):
     assert (load.loaded_file_count, load.unchanged_file_count) == (1, 1)
     assert (load.row_count, load.held_row_count) == (2, 4)
     assert ask(warehouse, "SELECT project_id, name FROM article_changes ORDER BY ALL") == [
-        {"project_id": "enwiki", "name": "B"},
-        {"project_id": "enwiki", "name": "C"},
-        {"project_id": "enwiki", "name": "T:A"},
-        {"project_id": "frwiki", "name": "A"},
+        *(("enwiki", "B"), ("enwiki", "C"), ("enwiki", "T:A"), ("frwiki", "A"))
     ]
-    assert ask(warehouse, "SELECT load_count AS n FROM hours ORDER BY project_id, namespace_id") == [
-        {"n": 2},
-        {"n": 1},
-        {"n": 1},
-    ]
+    assert ask(warehouse, "SELECT load_count FROM hours ORDER BY project_id, namespace_id") == [(2,), (1,), (1,)]
 
 
 def test_repeated_events_are_one_row_and_both_halves_of_a_move_stay(lake, warehouse):
@@ -83,11 +71,10 @@ def test_repeated_events_are_one_row_and_both_halves_of_a_move_stay(lake, wareho
     assert (load.row_count, load.duplicate_count) == (8, 6)
     assert (load.held_row_count, load.held_duplicate_count) == (8, 6)
     query = "SELECT project_id, name, count(*) AS n FROM article_changes GROUP BY ALL ORDER BY ALL"
-    assert [tuple(row.values()) for row in ask(warehouse, query)] == [
+    assert ask(warehouse, query) == [
         (project, name, count) for project in ("enwiki", "frwiki") for name, count in (("A", 1), ("B", 1), ("C", 2))
     ]
-    counts = {"row_count": 7, "duplicate_count": 3}
-    assert ask(warehouse, "SELECT row_count, duplicate_count FROM loads") == [counts] * 2
+    assert ask(warehouse, "SELECT row_count, duplicate_count FROM loads") == [(7, 3)] * 2
 
 
 def test_same_rows_in_another_order_leave_the_same_row_of_a_repeated_event(make):
@@ -97,16 +84,13 @@ def test_same_rows_in_another_order_leave_the_same_row_of_a_repeated_event(make)
         event = made.lake.change(1, "A", 1, event_id="e")
         rows = [event | {"abstract": text} for text in ("x", "y", "z")][::step]
         made.warehouse.load_hour(made.lake.hour(0), [made.lake.file(0, rows)])
-        kept.add(ask(made.warehouse, "SELECT abstract FROM article_changes")[0]["abstract"])
+        kept.add(ask(made.warehouse, "SELECT abstract FROM article_changes")[0][0])
     assert len(kept) == 1
 
 
 def test_rejects_are_kept_whole_and_replaced_with_their_hour(lake, warehouse):
     warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)], rejects=[b"\xff{", b"x"])])
-    assert ask(warehouse, "SELECT line_number, raw FROM rejects ORDER BY line_number") == [
-        {"line_number": 1, "raw": b"\xff{"},
-        {"line_number": 2, "raw": b"x"},
-    ]
+    assert ask(warehouse, "SELECT line_number, raw FROM rejects ORDER BY 1") == [(1, b"\xff{"), (2, b"x")]
     warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)])])
     assert count(warehouse, "rejects") == 0
 
@@ -169,7 +153,7 @@ def test_what_is_refused_changes_nothing(lake, warehouse):
             # a file that is there is never made again
             todo = ". Remove the file and convert" if bad.path.exists() else ". Convert"
             assert str(caught.value).endswith(f"{todo} its archive again."), name
-        assert ask(warehouse, "SELECT name FROM article_changes") == [{"name": "A"}], name
+        assert ask(warehouse, "SELECT name FROM article_changes") == [("A",)], name
         assert loaded_digests(warehouse, lake.hour(1)) == {("enwiki", 0): good.digest}, name
         assert (count(warehouse, "rejects"), count(warehouse, "loads"), count(warehouse, "hours")) == (0, 1, 1), name
 
@@ -207,7 +191,7 @@ def test_reference_table_is_replaced_and_keeps_its_revision_when_equal(lake, war
     assert warehouse.load_list(lake.dataset("projects"), lake.reference("projects", rows)) == 2
     assert ask(warehouse, "SELECT revision FROM internal.meta") == before
     assert warehouse.load_list(lake.dataset("projects"), lake.reference("projects", rows[:1])) == 1
-    assert ask(warehouse, "SELECT project_id, code FROM projects") == [{"project_id": "enwiki", "code": "wiki"}]
+    assert ask(warehouse, "SELECT project_id, code FROM projects") == [("enwiki", "wiki")]
     with pytest.raises(LakeFileError, match="does not contain the declared columns"):
         warehouse.load_list(lake.dataset("codes"), lake.reference("projects", rows))
     assert count(warehouse, "projects") == 1

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-import pytest
-
-from tests.builds import looking
+from tests.builds import ask
 
 NOT_FOUND = [(100, (("A B", None), ("C", None))), (111, (("A_B", None), ("C", None)))]
 
 
-@pytest.fixture
-def names(warehouse):
-    def ask(project):
-        with looking(warehouse) as connection:
-            query = "SELECT name FROM articles WHERE project_id = ? ORDER BY ALL"
-            return [name for (name,) in connection.execute(query, [project]).fetchall()]
-
-    return ask
+def names(warehouse, projects):
+    query = "SELECT name FROM articles WHERE project_id = ? ORDER BY ALL"
+    return {project: [name for (name,) in ask(warehouse, query, [project])] for project in projects}
 
 
-def test_a_title_that_was_not_found_twice_is_gone_until_it_is_found_again_or_something_happens(lake, warehouse, names):
+def test_a_title_that_was_not_found_twice_is_gone_until_it_is_found_again_or_something_happens(lake, warehouse):
     """Whatever the order in which the answers come: each is a project of one mirror. To the last nothing more comes."""
     orders = {"dewiki": (0, 1, 2), "enwiki": (0, 2, 1), "frwiki": (2, 1, 0), "ruwiki": (0, 1)}
     pages = [lake.change(1, "A B", 1), lake.change(2, "C", 2)]
@@ -33,15 +26,15 @@ def test_a_title_that_was_not_found_twice_is_gone_until_it_is_found_again_or_som
         warehouse.load_lookups(files)
         warehouse.apply_changes()
     wanted = {project: ["A B"] if 2 in order else [] for project, order in orders.items()}
-    assert {project: names(project) for project in orders} == wanted
+    assert names(warehouse, orders) == wanted
     warehouse.rebuild_articles()
-    assert {project: names(project) for project in orders} == wanted
+    assert names(warehouse, orders) == wanted
     warehouse.load_lookups([lake.lookups(200, ("A B", None)), lake.lookups(211, ("A B", None))])
     changes = [lake.change(1, "A B", 91), lake.change(2, "C", 90)]
     warehouse.load_hour(lake.hour(1), [lake.file(1, changes, "ruwiki")])
     warehouse.apply_changes()
     # the deletion is ten minutes older than the first answer, at 90 minutes and a little
-    assert {project: names(project) for project in orders} == wanted | {"enwiki": [], "ruwiki": ["A B"]}
+    assert names(warehouse, orders) == wanted | {"enwiki": [], "ruwiki": ["A B"]}
 
 
 def test_pages_of_rejected_lines_are_looked_up_until_something_is_known_of_them(lake, warehouse, clock):

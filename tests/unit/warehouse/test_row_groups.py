@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from tests.builds import close_all, looking
+from tests.builds import ask, close_all
 
 TABLES = ("article_changes", "articles")
 _CONTENT = ("article_changes", "articles", "loads", "hours", "internal.titles", "internal.pages")
 
 
-def look(warehouse, query):
-    with looking(warehouse) as connection:
-        return connection.execute(query).fetchall()
-
-
 def groups(warehouse, table):
     """The rows of each row group of a table, those included that are gone and lie there still."""
     of_ids = f"FROM pragma_storage_info('{table}') WHERE column_name = 'article_id' AND segment_type = 'BIGINT'"
-    return [count for (count,) in look(warehouse, f"SELECT sum(count) {of_ids} GROUP BY row_group_id ORDER BY ALL")]
+    return [
+        count
+        for (count,) in ask(warehouse, f"SELECT CAST(sum(count) AS BIGINT) {of_ids} GROUP BY row_group_id ORDER BY ALL")
+    ]
 
 
 def content(warehouse):
-    with looking(warehouse) as connection:
-        return {table: sorted(map(repr, connection.execute(f"FROM {table}").fetchall())) for table in _CONTENT}
+    return {table: sorted(map(repr, ask(warehouse, f"FROM {table}"))) for table in _CONTENT}
 
 
 def load(lake, warehouse, hours, pages=1):
@@ -41,12 +38,12 @@ def test_small_groups_become_one_once_a_day_and_the_rows_stay(lake, warehouse):
     warehouse._clock = lambda: now
 
     def merged():
-        before, revision = content(warehouse), look(warehouse, "SELECT revision FROM internal.meta")
+        before, revision = content(warehouse), ask(warehouse, "SELECT revision FROM internal.meta")
         assert warehouse.merge_row_groups()
         close_all()
         assert [len(groups(warehouse, table)) for table in TABLES] == [1, 1]
         assert content(warehouse) == before
-        assert look(warehouse, "SELECT revision FROM internal.meta") == revision, "nothing is to be published for it"
+        assert ask(warehouse, "SELECT revision FROM internal.meta") == revision, "nothing is to be published for it"
 
     # no hour merges, and not the first of a day either
     load(lake, warehouse, (23, 24))

@@ -11,12 +11,7 @@ import pytest
 
 from resources.tables import REJECTED_LINES, HourState
 from resources.warehouse import HourStatus, LakeFileError, QueryError
-from tests.builds import looking
-
-
-def ask(warehouse, query):
-    with looking(warehouse) as connection:
-        return [tuple(row.values()) for row in connection.sql(query).to_arrow_table().to_pylist()]
+from tests.builds import ask
 
 
 def articles(warehouse):

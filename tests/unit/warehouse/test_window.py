@@ -22,7 +22,7 @@ from resources.engine import Engine
 from resources.errors import MirrorError
 from resources.lake import Layout
 from resources.warehouse import LakeFileError, Warehouse
-from tests.builds import OpenWarehouse, close_all, lay, looking, shown
+from tests.builds import OpenWarehouse, ask, close_all, lay, shown
 
 PROJECTS = ("dewiki", "enwiki")
 ASKED = (
@@ -116,11 +116,8 @@ def compacted_hours(made, count):
 
 
 def native_hours(made):
-    with looking(made.warehouse) as connection:
-        return [
-            (hour - made.lake.hour(0)) // timedelta(hours=1)
-            for (hour,) in connection.execute("SELECT DISTINCT batch_hour FROM article_changes ORDER BY 1").fetchall()
-        ]
+    hours = ask(made.warehouse, "SELECT DISTINCT batch_hour FROM article_changes ORDER BY 1")
+    return [(hour - made.lake.hour(0)) // timedelta(hours=1) for (hour,) in hours]
 
 
 def test_hours_that_leave_are_read_from_the_lake_in_all_columns_and_types(mirror):
@@ -174,9 +171,8 @@ def test_whatever_happens_to_older_hours_all_is_as_in_a_mirror_without_a_window(
     assert state(windowed.warehouse) == state(plain.warehouse)
     assert audits(windowed) == audits(plain)
     # some seeds leave nothing before the window, or a single file, which is not compacted by itself
-    with looking(windowed.warehouse) as connection:
-        older = "SELECT count(*) FROM loads WHERE batch_hour < ? AND compaction_id IS NOT NULL"
-        [(compacted,)] = connection.execute(older, [windowed.lake.hour(8)]).fetchall()
+    older = "SELECT count(*) FROM loads WHERE batch_hour < ? AND compaction_id IS NOT NULL"
+    [(compacted,)] = ask(windowed.warehouse, older, [windowed.lake.hour(8)])
     assert bool(cold_files(windowed.warehouse)) == bool(compacted)
     assert compacted or rounds > 2
 

@@ -153,6 +153,8 @@ JOIN (
 """
 #: Tolerance for a shared file system's slow clock, in nanoseconds.
 _MARGIN_NS = 600 * 10**9
+#: File in a data folder that records damaged files. A record expires when the damaged file is replaced.
+_DAMAGED: Final = Path("state/damaged.json")
 _NOTES: Final = TypeAdapter(dict[str, tuple[list[int], str]])
 #: Faults of files that do not exist.
 _NO_NAME, _GONE = "is not the name of a lake file", "is gone"
@@ -198,14 +200,9 @@ def publication(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
     return {name: json.loads(value) for name, value in rows}
 
 
-def _damaged_file(data: Path) -> Path:
-    """Return the path of the file that records damaged files. A record expires when the damaged file is replaced."""
-    return data / "state" / "damaged.json"
-
-
 def damaged(data: Path) -> dict[str, tuple[list[int], str]]:
     """Return a mapping from the path of a damaged lake file (relative to the lake) to its recorded mark and damage."""
-    return files.read_cache(_damaged_file(data), _NOTES) or {}
+    return files.read_cache(data / _DAMAGED, _NOTES) or {}
 
 
 def note_damage(data: Path, lake_path: str, why: str) -> None:
@@ -216,7 +213,7 @@ def note_damage(data: Path, lake_path: str, why: str) -> None:
             now = mark_of((data / "lake" / path).stat())
             if path == lake_path or mark == now:
                 kept[path] = (now, told)
-    files.write(_damaged_file(data), json.dumps(kept).encode())
+    files.write(data / _DAMAGED, json.dumps(kept).encode())
 
 
 def mark_of(found: os.stat_result) -> list[int]:

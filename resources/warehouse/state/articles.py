@@ -126,26 +126,19 @@ def apply_changes(build: Build) -> Applied:
     try:
         return RULE.apply(build)
     except (duckdb.Error, UnusableFileError) as error:
-        raise _unreadable(build.connection, build.lake_root, error) from error
-
-
-def _unreadable(
-    connection: duckdb.DuckDBPyConnection, lake_root: Path, error: duckdb.Error | UnusableFileError
-) -> duckdb.Error | UnusableFileError | LakeFileError:
-    """Return an error that names the damaged files, or the original error if no file is damaged."""
-    if isinstance(error, duckdb.Error) and is_exhausted(error):
-        return error
-    wanted = [
-        Path(path) for base in lake_parts(connection, lake_root, _SNAPSHOTS, bases_only=True) for path in base.paths
-    ]
-    wanted += [lake_root.resolve() / path for path, *_ in cold_files(connection)]
-    if not (found := note_damaged(connection, lake_root, wanted, _SNAPSHOTS.table.narrow.schema.names)):
-        return error
-    return LakeFileError(
-        f"Older rows that the current articles need cannot be read: {named(found)}. Nothing was changed; the loaded "
-        "files stay pending. Lake files whose archives exist are created again. Otherwise, restore the files from a "
-        "backup or load a newer snapshot."
-    )
+        if isinstance(error, duckdb.Error) and is_exhausted(error):
+            raise
+        connection, lake_root, _ = build
+        bases = lake_parts(connection, lake_root, _SNAPSHOTS, bases_only=True)
+        wanted = [Path(path) for base in bases for path in base.paths]
+        wanted += [lake_root.resolve() / path for path, *_ in cold_files(connection)]
+        if not (found := note_damaged(connection, lake_root, wanted, _SNAPSHOTS.table.narrow.schema.names)):
+            raise
+        raise LakeFileError(
+            f"Older rows that the current articles need cannot be read: {named(found)}. Nothing was changed; the "
+            "loaded files stay pending. Lake files whose archives exist are created again. Otherwise, restore the "
+            "files from a backup or load a newer snapshot."
+        ) from error
 
 
 def rebuild_articles(build: Build) -> Applied:

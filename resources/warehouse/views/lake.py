@@ -41,12 +41,8 @@ from resources.warehouse.database.sql import FORMULAS, STATE, column_list, fille
 from resources.warehouse.read.lake_parts import LEAVING, LakePart, Window, cold_files, lake_parts, window
 from resources.warehouse.read.ledger import VIEWS, FaultyFile, faults, publication
 
-#: Prefix of internal views that list lake files and have a corresponding view for analysts.
-_INNER = "lake_"
 #: The snapshot dataset whose rows are read from the lake.
 (_IN_LAKE,) = (dataset for dataset in datasets(Family.SNAPSHOT) if dataset.rows_stay_in_lake)
-#: Internal views that only macros use.
-_BELOW = ("snapshot_pages", "snapshot_states")
 
 
 @dataclass(frozen=True)
@@ -121,7 +117,8 @@ def frames() -> Iterator[str]:
     """
     yield from _internal(Sources(Path("/")), None).values()
     for table in shown():
-        inner = identifier(f"{_INNER}{table.name}")
+        # the internal view lists the lake files
+        inner = identifier(f"lake_{table.name}")
         query = f"SELECT {column_list(table)} FROM internal.{inner}"  # noqa: S608  declared names
         yield f"CREATE VIEW main.{identifier(table.name)} AS {query}"
         yield from comments(table, "VIEW")
@@ -142,49 +139,45 @@ def make_views(connection: duckdb.DuckDBPyConnection, found: Sources, stream: Pa
     connection.execute("INSERT INTO internal.publication VALUES (?, ?)", [VIEWS, json.dumps(digests)])
 
 
-def _all_changes(found: Sources) -> list[str]:
-    """Return the queries for changes in the DuckDB file and for changes in the lake."""
+def _internal(found: Sources, stream: Path | None) -> dict[str, str]:
+    """Return the statements that create the internal views, by view name.
+
+    Without files, a view has no rows but the same columns.
+    """
+    present = [part for part in found.parts if part.paths]
+    of_snapshots = [part for part in present if part.dataset.rows_stay_in_lake]
+    bodies = {view.name: [part.bodies() for part in present if part.dataset.bodies is view] for view in _text_views()}
+    for names in (", ".join(map(quoted, part.paths)) for part in present if part.dataset.table is LOOKUPS):
+        bodies[ARTICLE_BODIES.name].append(statement("views/article_bodies_looked_up", files=f"[{names}]"))
     columns = column_list(LEAVING.table.narrow)
-    parts = [f"SELECT {columns} FROM internal.{LEAVING.name}"]  # noqa: S608  declared names
+    changes = [f"SELECT {columns} FROM internal.{LEAVING.name}"]  # noqa: S608  declared names
     if found.window is not None:
-        parts += found.window.cold(found.root, found.cold)
+        changes += found.window.cold(found.root, found.cold)
     if found.has_visibility:
         # only rows of `live_changes` have a stream partition and offset
         settled = "* REPLACE (CAST(NULL AS BIGINT) AS event_partition, CAST(NULL AS BIGINT) AS event_offset)"
-        parts.append(f"SELECT {columns} FROM (SELECT {settled} FROM main.{VISIBILITY_CHANGES.name})")  # noqa: S608
-    return parts
-
-
-def _internal(found: Sources, stream: Path | None) -> dict[str, str]:
-    """Return the statements that create the internal views, by view name."""
-    texts = {name if name in _BELOW else f"{_INNER}{name}": query for name, query in _queries(found).items()}
-    if stream is not None:
-        texts |= _live_views(str(stream), is_mixed=prepare_folder(stream))
-    else:
-        texts |= {f"{_INNER}{view.name}": f"SELECT {nulls(view)} WHERE false" for view in (*LIVE_VIEWS, *STREAM_VIEWS)}
-    return {name: f"CREATE OR REPLACE VIEW internal.{identifier(name)} AS\n{query}" for name, query in texts.items()}
-
-
-def _queries(found: Sources) -> dict[str, str]:
-    """Return the query of each internal view by name. Without files, a query returns no rows but the same columns."""
-    present = [part for part in found.parts if part.paths]
-    of_snapshots = [part for part in present if part.dataset.rows_stay_in_lake]
-    texts = {view.name: [part.bodies() for part in present if part.dataset.bodies is view] for view in _text_views()}
-    for names in (", ".join(map(quoted, part.paths)) for part in present if part.dataset.table is LOOKUPS):
-        texts[ARTICLE_BODIES.name].append(statement("views/article_bodies_looked_up", files=f"[{names}]"))
+        changes.append(f"SELECT {columns} FROM (SELECT {settled} FROM main.{VISIBILITY_CHANGES.name})")  # noqa: S608
     states = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in STATE.items())
     views = {
-        "articles": ([f"SELECT {column_list(ARTICLES)} FROM internal.{ARTICLES.name}"], nulls(ARTICLES)),  # noqa: S608
-        LEAVING.name: (_all_changes(found), nulls(LEAVING.table.narrow)),
-        _IN_LAKE.name: ([part.select(_IN_LAKE.table.narrow) for part in of_snapshots], nulls(_IN_LAKE.table.narrow)),
+        "lake_articles": ([f"SELECT {column_list(ARTICLES)} FROM internal.{ARTICLES.name}"], nulls(ARTICLES)),  # noqa: S608
+        f"lake_{LEAVING.name}": (changes, nulls(LEAVING.table.narrow)),
+        f"lake_{_IN_LAKE.name}": (
+            [part.select(_IN_LAKE.table.narrow) for part in of_snapshots],
+            nulls(_IN_LAKE.table.narrow),
+        ),
         "snapshot_pages": ([part.select(ARTICLES) for part in of_snapshots], nulls(ARTICLES)),
         "snapshot_states": ([part.states() for part in of_snapshots], states),
-        **{view.name: (texts[view.name], nulls(view)) for view in _text_views()},
+        **{f"lake_{view.name}": (bodies[view.name], nulls(view)) for view in _text_views()},
     }
-    return {
+    if stream is None:
+        views |= {f"lake_{view.name}": ([], nulls(view)) for view in (*LIVE_VIEWS, *STREAM_VIEWS)}
+    texts = {
         name: "\nUNION ALL\n".join(parts or [f"SELECT {nothing} WHERE false"])
         for name, (parts, nothing) in views.items()
     }
+    if stream is not None:
+        texts |= _live_views(str(stream), is_mixed=prepare_folder(stream))
+    return {name: f"CREATE OR REPLACE VIEW internal.{identifier(name)} AS\n{query}" for name, query in texts.items()}
 
 
 _log = logging.getLogger(__name__)

@@ -35,8 +35,6 @@ JSON_OBJECT = TypeAdapter(dict[str, Any])
 
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _PIECE_BYTES: Final = 1 << 20
-#: Suffix of damaged files that are renamed.
-_ASIDE: Final = "damaged"
 _POLL_SECONDS: Final = 0.02
 _WAIT_SECONDS: Final = 60.0
 #: Maximum size of state files, sidecars and settings files, about a hundred times the size in a large mirror.
@@ -282,11 +280,8 @@ def not_a_file(mode: int) -> str | None:
 
 def set_aside(path: Path) -> Path:
     """Rename a file to `<name>.damaged`, which no view or file pattern matches. Return the new path."""
-    for number in itertools.count():
-        aside = path.with_name(f"{path.name}.{_ASIDE}{number or ''}")
-        if not aside.exists():
-            return path.replace(aside)
-    raise AssertionError
+    names = (path.with_name(f"{path.name}.damaged{number or ''}") for number in itertools.count())
+    return path.replace(next(name for name in names if not name.exists()))
 
 
 def take(descriptor: int, *, shared: bool = False) -> bool:

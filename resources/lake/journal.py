@@ -62,7 +62,9 @@ class Journals:
     """
 
     def __init__(self, layout: Layout, source_at: datetime) -> None:
-        self._layout, self._source_at = layout, source_at
+        hour = source_at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+        self._folder = layout.archive_hour(LOOKUPS, hour)
+        self._run = f"{(source_at - _EPOCH) // _MICROSECOND:x}"
         self._files: dict[str, io.BufferedWriter] = {}
         self._lock = threading.Lock()
 
@@ -92,20 +94,14 @@ class Journals:
         line = b'{"lookup":%b,%b\n' % (json.dumps(lookup, ensure_ascii=False).encode(), record[1:])
         identifier = f"{asked.project_id}_namespace_{namespace}"
         with self._lock:
-            file = self._files.get(identifier) or self._opened(identifier)
+            if identifier not in self._files:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                self._files[identifier] = (self._folder / f"{safe(identifier)}.{self._run}{_SUFFIX}").open("ab")
+                files.sync(self._folder)
+            file = self._files[identifier]
             file.write(line)
             file.flush()
             os.fsync(file.fileno())
-
-    def _opened(self, identifier: str) -> io.BufferedWriter:
-        micros = (self._source_at - _EPOCH) // _MICROSECOND
-        hour = self._source_at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-        folder = self._layout.archive_hour(LOOKUPS, hour)
-        folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / f"{safe(identifier)}.{micros:x}{_SUFFIX}").open("ab")
-        files.sync(folder)
-        self._files[identifier] = file
-        return file
 
 
 def pack(layout: Layout) -> None:

@@ -85,7 +85,7 @@ def _faults(batch: pa.RecordBatch, earliest: datetime, latest: datetime) -> dict
 
 
 def pieces(blocks: Iterable[bytes]) -> Iterator[memoryview]:
-    """Regroup blocks into pieces of complete lines, of about 1 MiB each. Large blocks are not copied.
+    """Combine blocks into pieces of complete lines, of about 1 MiB each. Large blocks are not copied.
 
     Connections deliver one or two events at a time, and converting each event separately would need buffers for every
     column. Larger pieces would need a lot of memory if the lines were short.
@@ -95,23 +95,10 @@ def pieces(blocks: Iterable[bytes]) -> Iterator[memoryview]:
         held.append(block)
         size += len(block)
         if size >= _PIECE_BYTES:
-            yield from _cut(b"".join(held))
+            yield memoryview(b"".join(held))
             held, size = [], 0
     if held:
         yield memoryview(b"".join(held))
-
-
-def _cut(lines: bytes) -> Iterator[memoryview]:
-    begin = 0
-    while begin < len(lines):
-        limit = begin + _PIECE_BYTES
-        end = (
-            len(lines)
-            if limit >= len(lines)
-            else lines.rfind(b"\n", begin, limit) + 1 or lines.find(b"\n", limit) + 1 or len(lines)
-        )
-        yield memoryview(lines)[begin:end]
-        begin = end
 
 
 _log = logging.getLogger(__name__)

@@ -101,24 +101,17 @@ def json_texts(line: bytes, record: dict[str, Any], wanted: Iterable[tuple[str, 
     Null and missing values are omitted. Raises Bad if a string contains an unpaired surrogate.
     """
     found: dict[tuple[str, ...], str] = {}
-    objects: dict[tuple[str, ...], dict[str, str]] = {}
+    texts: dict[tuple[str, ...], str] = {}
     for way in wanted:
         if (value := value_at(record, way)) is None:
             continue
         if not _is_unicode(text_of(value)):
             raise Bad(f"Not valid JSON: half of a surrogate pair is in {'.'.join(way)}.")
-        found[way] = _members(line, objects, way[:-1])[way[-1]]
+        for parent in (way[:depth] for depth in range(len(way)) if way[: depth + 1] not in texts):
+            members = members_of(texts[parent].encode() if parent else line)
+            texts |= {(*parent, name): text for name, text in members.items()}
+        found[way] = texts[way]
     return found
-
-
-def _members(line: bytes, objects: dict[tuple[str, ...], dict[str, str]], way: tuple[str, ...]) -> dict[str, str]:
-    """Return the members of the object at a path.
-
-    A recursive closure would retain the line until the next garbage collection, so this is a separate function.
-    """
-    if way not in objects:
-        objects[way] = members_of(_members(line, objects, way[:-1])[way[-1]].encode() if way else line)
-    return objects[way]
 
 
 def nested_fields(fields: Iterable[tuple[tuple[str, ...], bytes, bytes]]) -> dict[str, Any]:

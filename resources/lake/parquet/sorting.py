@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,7 @@ class _Pieces:
         self._stack, self._key, self._target, self._slice_bytes = stack, key, target, slice_bytes
         self.levels: list[list[Unfinished]] = []
 
-    def add(self, slices: Iterable[pa.Table], level: int = 0) -> None:
+    def add(self, slices: Iterator[pa.Table], level: int = 0) -> None:
         """Write a piece to disk, and merge its level if the level is full."""
         if level == len(self.levels):
             self.levels.append([])
@@ -103,16 +104,13 @@ class _Pieces:
             one.close()
 
 
-def _write(path: Path, slices: Iterable[pa.Table], slice_bytes: int, target: Path) -> None:
+def _write(path: Path, slices: Iterator[pa.Table], slice_bytes: int, target: Path) -> None:
     """Write sorted rows in batches small enough for a merge."""
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
     try:
-        with contextlib.ExitStack() as writing:
-            sink = writing.enter_context(pa.OSFile(str(path), "wb"))
-            writer = None
-            for table in slices:
-                if writer is None:
-                    options = pa.ipc.IpcWriteOptions(compression="lz4")
-                    writer = writing.enter_context(pa.ipc.new_file(sink, table.schema, options=options))
+        first = next(slices)
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, first.schema, options=options) as writer:
+            for table in itertools.chain([first], slices):
                 rows = max(1, len(table) * slice_bytes // max(1, table.nbytes))
                 writer.write_table(table.combine_chunks(), max_chunksize=rows)
     except OSError as error:

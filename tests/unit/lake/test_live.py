@@ -142,7 +142,9 @@ def test_a_step_of_several_pieces_has_all_of_them(layout, monkeypatch):
     monkeypatch.setattr("resources.lake.stream_events._PIECE_BYTES", 1_000)
     records = [record(number % 7, number, abstract="x" * (number * 97 % 3_000)) for number in range(30)]
     bad = b"".join(b"bad %d\n" % number for number in range(500))
-    step = lake_of(layout).add([lines(*records[:15]) + bad + lines(*records[15:])], NOW)
+    step = lake_of(layout).add(
+        [*map(lines, records[:15]), *bad.splitlines(keepends=True), *map(lines, records[15:])], NOW
+    )
     assert (step.row_count, step.reject_count) == (30, 500)
     assert stored(layout) == Counter((number % 7, number) for number in range(30))
     [beside] = (layout.lake / "live_changes_rejects").rglob("*.ndjson.gz")

@@ -181,6 +181,7 @@ def members(stream: TarStream, contents: Contents) -> Iterator[tuple[str, int]]:
             stream.enter(name)
             if path.lower().endswith(_RECORDS):
                 record_count += 1
+                contents.ndjson_bytes += size
                 yield name, size
             else:
                 contents.other_count += 1

@@ -12,9 +12,9 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -178,6 +178,10 @@ class Converter:
         progress: Callable[[int, int], None] | None,
     ) -> ConvertedFile:
         started = time.perf_counter()
+        if self._buffers.was_long:
+            # return the memory of earlier long lines to the system, to keep this archive within the limit
+            self._buffers.was_long = False
+            trim()
         kept, digest = (
             conversions.bodies_kept(archive.table, bodies),
             conversions.digest_of(archive, bodies, self.record_bytes_max),
@@ -188,7 +192,6 @@ class Converter:
         changes, line_count, has_strangers = Counter[str](), 0, False
         reader = RecordReader(archive.table, archive.given, kept, archive.latest)
         with (
-            _trimmed(self._buffers),
             ParquetFile(target, archive.table, layout.storage) as rows_file,
             RejectsFile(rejects_target, archive, layout, self._level) as rejects,
             closing(
@@ -270,17 +273,6 @@ def _is_whole(conversion: ConvertedFile, layout: Layout) -> bool:
     except (*UNREADABLE, EOFError):
         return False
     return True
-
-
-@contextmanager
-def _trimmed(buffers: Buffers) -> Iterator[None]:
-    """Return the memory of long lines to the system on exit, to keep the next archive within the limit."""
-    try:
-        yield
-    finally:
-        if buffers.was_long:
-            buffers.was_long = False
-            trim()
 
 
 def convert(

@@ -40,10 +40,9 @@ _LF = ord("\n")
 class _Cutter:
     """Splitter that divides an archive's members into blocks."""
 
-    def __init__(self, file: BinaryIO, stream: TarStream, contents: Contents, buffers: Buffers) -> None:
+    def __init__(self, file: BinaryIO, stream: TarStream, buffers: Buffers) -> None:
         self._file = file
         self._stream = stream
-        self._contents = contents
         self._buffers = buffers
         self._room = buffers.size - 1  # one spare byte, for a line feed that is missing at the end of a member
         self._step = min(_STEP, buffers.size // 2)
@@ -59,15 +58,12 @@ class _Cutter:
 
     def member(self, name: str, size: int) -> Iterator[Block | LongLine]:
         """Read one member and yield the complete lines each time the buffer is full."""
-        self._contents.ndjson_bytes += size
         head = self._stream.take(min(len(_BOM), size))
         self._remaining = size - len(head)
         mark = len(head) if head == _BOM else 0
         if mark == size:
             return
-        if len(self._spans) >= BLOCK_LINES_MAX:
-            yield from self._cut()
-        if self._filled + len(head) > self._room:
+        if len(self._spans) >= BLOCK_LINES_MAX or self._filled + len(head) > self._room:
             yield from self.turn()
         if self._spans and self._spans[-1].place == self._filled:
             self._spans.pop()
@@ -88,18 +84,6 @@ class _Cutter:
         self._stream.exactly(memory[place : place + count])
         self._remaining -= count
         return count
-
-    def _cut(self) -> Iterator[Block]:
-        """Yield the buffer's complete lines as blocks."""
-        while self._spans:
-            spans, count, end = self._measure()
-            if not count:
-                return
-            view = self._memory[self._start : end]
-            self._start = end
-            yield Block(view, spans, count, self._file.tell())
-            if count < BLOCK_LINES_MAX:
-                return
 
     def _measure(self) -> tuple[tuple[Span, ...], int, int]:
         """Return the next block's spans, line count and end, and remove these spans from `_spans`."""
@@ -122,7 +106,13 @@ class _Cutter:
 
     def turn(self) -> Iterator[Block | LongLine]:
         """Yield the buffer's complete lines, and copy the incomplete line to another buffer."""
-        blocks = [*self._cut()]
+        blocks: list[Block] = []
+        count = BLOCK_LINES_MAX
+        while self._spans and count >= BLOCK_LINES_MAX:
+            spans, count, end = self._measure()
+            if count:
+                blocks.append(Block(self._memory[self._start : end], spans, count, self._file.tell()))
+                self._start = end
         if self._filled - self._start >= self._room:
             yield from self._long()
         else:
@@ -233,7 +223,7 @@ def read_blocks(
         stream = TarStream(gunzip.readinto, partial(ArchiveError, path))
         if not path.stat().st_size:
             raise ArchiveError(path, "the archive is empty (0 bytes)")
-        cutter = _Cutter(file, stream, contents, buffers)
+        cutter = _Cutter(file, stream, buffers)
         for name, size in members(stream, contents):
             yield from cutter.member(name, size)
         yield from cutter.turn()

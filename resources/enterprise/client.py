@@ -232,8 +232,8 @@ class Hours(Section):
         """Download a batch's archive to `target`, verify it, and write the `target`.json sidecar.
 
         If the file already exists in this version, it is not fetched again. A partial download (`.part`) is resumed. If
-        the service has replaced the file since `batch` was read, the new version is downloaded. If the name of `target`
-        contains the first eight characters of the old version, the new version's characters replace them (see
+        the service has replaced the file since `record` was read, the new version is downloaded. If the name of
+        `target` contains the first eight characters of the old version, the new version's characters replace them (see
         `Download`). `progress` is called by one thread at a time.
 
         Raises:

@@ -90,15 +90,8 @@ class Snapshots(Section):
                 chunks = self.chunks(identifier, dataset).records
             except errors.NotFound:  # an export is running, or the chunks were deleted; the plan reports the problem
                 _log.info("The record of %s lists chunks, but the service has no chunk list.", identifier)
-        return plan_snapshot(
-            snapshot,
-            chunks,
-            folder,
-            quotas=self._api.account.quotas(),
-            disk=look(folder, (snapshot, *chunks)),
-            options=options,
-            dataset=dataset,
-        )
+        quotas, disk = self._api.account.quotas(), look(folder, (snapshot, *chunks))
+        return plan_snapshot(snapshot, chunks, folder, quotas=quotas, disk=disk, options=options, dataset=dataset)
 
     def fetch(self, plan: SnapshotPlan, file: PlannedFile, progress: Progress | None = None) -> Download:
         """Download and verify one planned file, and write its sidecar.

@@ -69,13 +69,17 @@ def test_published_file_is_a_copy_of_the_build_file_and_a_reader_keeps_its_own(c
     for is_supported in (True, False):
         if not is_supported:
             monkeypatch.setattr(os, "copy_file_range", refuse)
-        with mirror.warehouse.connect_published() as reader:
+        with mirror.warehouse.connect_published() as reader, mirror.warehouse.published_path.open("rb") as held:
+            content = held.read()
             query = "SELECT count(*), bit_xor(hash(articles)) FROM articles"
             before = reader.execute(query).fetchall()
             # closes a descriptor of the same file, and with it DuckDB's lock
             mirror.warehouse.sql("SELECT 1")
             mirror.publish()
             assert reader.execute(query).fetchall() == before
+            # nothing is written into a file that somebody has open
+            held.seek(0)
+            assert held.read() == content
         assert filecmp.cmp(mirror.warehouse.build_path, mirror.warehouse.published_path, shallow=False)
         mirror.assert_whole()
 

@@ -71,10 +71,11 @@ def test_a_call_may_have_more_items_under_way_than_the_engine_has_workers():
 
 def test_lines_are_told_at_the_start_now_and_then_and_at_the_end():
     lines: list[str] = []
-    moments = iter([0.0, 1.0, 6.0, 7.0])
+    moments = iter([0.0, 1.0, 6.0, 7.0, 7.0])
     with line_reporter(lines.append, seconds=5, clock=lambda: next(moments))("download", 4_000_000, "B") as advance:
         advance(1_000_000)  # one second after the start: too soon for a line
         advance(1_000_000)
+        advance(0)  # too soon after a line
     assert lines == ["download: 4.0 MB", "download: 50%, 2.0 MB of 4.0 MB", "download: 2.0 MB in 7.0 s"]
 
 

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -78,7 +79,9 @@ def test_a_signal_ends_the_group_in_order_with_one_sentence(tmp_path, number, ig
     process = start(tmp_path / "ui.lock", ignored=ignored)
     group = group_of(process)
     process.send_signal(number)
+    began = time.monotonic()
     _, shown = process.communicate(timeout=60)
+    assert time.monotonic() - began < supervisor.END_SECONDS, "nothing had to be killed"
     # the run's traceback is not shown: it was interrupted because the operator asked for it
     assert (process.returncode, shown) == (128 + number, f"{SENTENCE}\n")
     assert is_empty(group)

@@ -387,6 +387,19 @@ def forked(runner: Runner) -> Callable[..., Program]:
 
 
 @pytest.fixture
+def killed(runner: Runner) -> Callable[..., str]:
+    """Runs a program that ends itself by SIGKILL, and returns what it wrote."""
+
+    def run(text: str, *arguments: str, environ: dict[str, str]) -> str:
+        process = runner.program(text, *arguments, environ=bare() | environ)
+        out, err = process.communicate(timeout=PATIENCE_SECONDS)
+        assert process.returncode == -signal.SIGKILL, err
+        return out
+
+    return run
+
+
+@pytest.fixture
 def on_terminal(runner: Runner) -> Callable[..., str]:
     """Runs `wme` on a terminal of so many columns, to a good end, and returns what it showed."""
 
@@ -557,3 +570,15 @@ def mirrored(
     environ, told = made_once(f"mirrored-{last}", *words, since=filled[0], WME_PROJECTS="frwiki")
     assert told.code == 0, told.err
     return environ
+
+
+@pytest.fixture
+def copy(call: Callable[..., Told], tmp_path: Path) -> Callable[..., dict[str, str]]:
+    """Copies a data folder, and returns the environment of the copy."""
+
+    def make(environ: dict[str, str], data: Path = tmp_path / "data") -> dict[str, str]:
+        copied = environ | {"WME_DATA": str(shutil.copytree(environ["WME_DATA"], data))}
+        assert call("relocate", environ=copied).code == 0
+        return copied
+
+    return make

@@ -255,10 +255,13 @@ def test_an_asset_shows_its_columns_its_plots_and_that_it_is_fresh(backfill, mir
 
 
 def test_the_checks_name_the_hour_that_failed(backfill, mirror, page):
-    show(page, f"{mirror.url}/assets/published/warehouse?view=checks")
+    checks = f"{mirror.url}/assets/published/warehouse?view=checks"
+    show(page, checks)
     page.get_by_role("button", name="Execute all").click()
     expect(page.get_by_text(re.compile("Launched run"))).to_be_visible()
+    page.goto("about:blank")
     newest_run(mirror, "SUCCESS")
+    page.goto(checks)
     page.get_by_text("no_failed_hours", exact=True).first.click()
     expect(page.get_by_text(f"article_changes: 1 hour failed: {hour_text(DAMAGED)}")).to_be_visible()
     page.get_by_text("last_48_hours_covered", exact=True).first.click()

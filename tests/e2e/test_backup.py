@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import signal
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from resources import datasets
 from resources.data_folder import copying
 from resources.warehouse import Warehouse
 from tests.builds import replaced_file
-from tests.e2e.conftest import PATIENCE_SECONDS, bare
 
 #: Ends its process by SIGKILL when a file or folder is about to get a name that a pattern is found in.
 KILLED = """
@@ -64,32 +62,18 @@ def contents(folder):
 
 
 @pytest.fixture
-def copy(call, tmp_path):
-    """Makes the environment of a copy of a data folder."""
-
-    def make(environ):
-        environ = environ | {"WME_DATA": str(shutil.copytree(environ["WME_DATA"], tmp_path / "data"))}
-        assert call("relocate", environ=environ).code == 0
-        return environ
-
-    return make
-
-
-@pytest.fixture
 def copied(filled, copy):
     """The environment of a copy of the filled data folder."""
     return copy(filled[0])
 
 
-def test_what_was_backed_up_during_loads_and_kills_is_the_same_mirror(call, runner, copied, hours, tmp_path):
+def test_what_was_backed_up_during_loads_and_kills_is_the_same_mirror(call, runner, killed, copied, hours, tmp_path):
     data, to = Path(copied["WME_DATA"]), tmp_path / "backups"
     before = digests(data)
     assert {"articles", "article_changes", "article_bodies", "hours", "loads", "codes"} <= before.keys()
     # killed as the first file comes, in the middle, and when all is there but the name
     for at in (r"build\.duckdb", r"/archive/", r"\d{6}Z$"):
-        child = runner.program(KILLED, at, "backup", str(to), environ=bare() | copied)
-        _, err = child.communicate(timeout=PATIENCE_SECONDS)
-        assert child.returncode == -signal.SIGKILL, err
+        killed(KILLED, at, "backup", str(to), environ=copied)
         assert not backups.completed(to)
     refused = call("restore", str(to), environ=copied | {"WME_DATA": str(tmp_path / "none")})
     assert refused.code == 1
@@ -102,9 +86,7 @@ def test_what_was_backed_up_during_loads_and_kills_is_the_same_mirror(call, runn
     # an hour is fetched, converted, loaded and published meanwhile
     loading = runner.start(copied, hours[2:])
     for at in (r"unfinished/lake/", r"history", r"backup\.json", r"build\.duckdb"):
-        child = runner.program(KILLED, at, "backup", str(to), environ=bare() | copied)
-        _, err = child.communicate(timeout=PATIENCE_SECONDS)
-        assert child.returncode == -signal.SIGKILL, err
+        killed(KILLED, at, "backup", str(to), environ=copied)
         assert [one.path for one in backups.completed(to)] == [first.path]
     told = call("backup", str(to), environ=copied)
     assert told.code == 0, told.err
@@ -215,7 +197,7 @@ def test_a_damaged_note_of_the_backup_or_of_the_service_changes_nothing(call, co
         assert contents(data / "archive") == before
 
 
-def test_a_killed_restore_goes_on_and_other_folders_are_left_alone(call, runner, copied, tmp_path):
+def test_a_killed_restore_goes_on_and_other_folders_are_left_alone(call, killed, copied, tmp_path):
     data, to = Path(copied["WME_DATA"]), tmp_path / "backups"
     assert call("backup", str(to), environ=copied).code == 0
     everything = contents(data)
@@ -229,9 +211,7 @@ def test_a_killed_restore_goes_on_and_other_folders_are_left_alone(call, runner,
         assert "must not contain each other. Nothing was copied." in told.err
     restored = copied | {"WME_DATA": str(tmp_path / "restored")}
     for at in (r"/lake/", r"build\.duckdb$", r"/warehouse\.duckdb$"):
-        child = runner.program(KILLED, at, "restore", str(to), environ=bare() | restored)
-        _, err = child.communicate(timeout=PATIENCE_SECONDS)
-        assert child.returncode == -signal.SIGKILL, err
+        killed(KILLED, at, "restore", str(to), environ=restored)
     assert call("restore", str(to), environ=restored).code == 0
     assert digests(tmp_path / "restored") == digests(data)
     again = call("restore", str(to), environ=restored)
@@ -244,7 +224,7 @@ def test_a_killed_restore_goes_on_and_other_folders_are_left_alone(call, runner,
     assert "nothing to back up" in call("backup", str(to), environ=copied | {"WME_DATA": str(tmp_path / "none")}).err
 
 
-def test_the_archive_alone_makes_the_identical_warehouse(call, runner, mirrored, copy, service, hours, tmp_path):
+def test_the_archive_alone_makes_the_identical_warehouse(call, killed, mirrored, copy, service, hours, tmp_path):
     # with a snapshot underneath, and answers that were paid for
     copied = copy(mirrored | {"WME_PROJECTS": "enwiki,frwiki"})
     data, watched = Path(copied["WME_DATA"]), tmp_path / "watched.txt"
@@ -260,9 +240,7 @@ def test_the_archive_alone_makes_the_identical_warehouse(call, runner, mirrored,
         shutil.rmtree(data / made)
     (data / "warehouse.duckdb").unlink()
     service.requests.clear()
-    child = runner.program(KILLED, rf"article_changes/.*hour={hours[1]:%H}", "rebuild", environ=bare() | copied)
-    _, err = child.communicate(timeout=PATIENCE_SECONDS)
-    assert child.returncode == -signal.SIGKILL, err
+    killed(KILLED, rf"article_changes/.*hour={hours[1]:%H}", "rebuild", environ=copied)
     told = call("rebuild", environ=copied)
     assert told.code == 0, told.err
     assert digests(data, moments=False) == before

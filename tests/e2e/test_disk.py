@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -104,12 +103,11 @@ def test_a_disk_that_fills_up_on_the_way_is_a_sentence_too(account, forked, hour
 
 
 def test_a_disk_that_fills_up_amid_compaction_snapshot_and_publication_leaves_everything_as_it_was(
-    filled, call, runner, hours, mounted, unfinished, until
+    filled, copy, runner, hours, mounted, unfinished, until
 ):
     disk = mounted("size=160m")
     data = disk / "data"
-    environ = filled[0] | {"WME_DATA": str(shutil.copytree(filled[0]["WME_DATA"], data))}
-    assert call("relocate", environ=environ).code == 0
+    environ = copy(filled[0], data)
     unpublished = {**environ, "WME_PUBLISH": "off"}
     now, later = datetime.now(UTC), datetime.now(UTC) + timedelta(days=3)
 

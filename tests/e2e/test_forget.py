@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import shutil
-import signal
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,6 @@ import pytest
 from resources import datasets
 from resources.tables import HourState
 from resources.warehouse import HourStatus, Warehouse
-from tests.e2e.conftest import PATIENCE_SECONDS, bare
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Everything that is published of a project, in one text.
@@ -54,12 +51,9 @@ def files(data, name=""):
 
 
 @pytest.fixture
-def both(mirrored, call, tmp_path):
-    """The environment of a copy of it, in which one project is to be mirrored from now on."""
-    environ = mirrored | {"WME_DATA": str(tmp_path / "data"), "WME_PROJECTS": "enwiki"}
-    shutil.copytree(mirrored["WME_DATA"], environ["WME_DATA"])
-    assert call("relocate", environ=environ).code == 0
-    return environ
+def both(mirrored, copy):
+    """The environment of a copy of a folder with two projects, of which one is to be mirrored from now on."""
+    return copy(mirrored | {"WME_PROJECTS": "enwiki"})
 
 
 def test_a_dropped_project_leaves_nothing_and_the_other_one_as_it_was(call, both, hours):
@@ -138,7 +132,7 @@ def test_a_dropped_project_leaves_nothing_and_the_other_one_as_it_was(call, both
     assert of("frwiki") != of("zzwiki")
 
 
-def test_kills_on_the_way_are_made_good_by_calling_it_again(call, runner, both, hours):
+def test_kills_on_the_way_are_made_good_by_calling_it_again(call, killed, both, hours):
     data = Path(both["WME_DATA"])
     # the list of an hour is kept that another project was looked for in
     Warehouse(data).record_statuses(
@@ -153,9 +147,7 @@ def test_kills_on_the_way_are_made_good_by_calling_it_again(call, runner, both, 
     left = []
     # before, while and after it publishes: a publication removes and renames some files of its own
     for at in (0, 9, 22):
-        child = runner.program(KILLED, str(at), "forget", "frwiki", "--yes", environ=bare() | both)
-        _, err = child.communicate(timeout=PATIENCE_SECONDS)
-        assert child.returncode == -signal.SIGKILL, err
+        killed(KILLED, str(at), "forget", "frwiki", "--yes", environ=both)
         left.append(len(files(data, "frwiki")))
         # whatever was done so far, what is published can be read whole
         assert call("sql", pages, environ=both).code == 0

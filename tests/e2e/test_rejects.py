@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import shutil
-import signal
 import zlib
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from resources.lake.decode.rejected import merged, rejects_of
 from resources.lake.decode.strict import read_record
 from resources.lake.decode.strict_json import Bad
 from tests.builds import lay
-from tests.e2e.conftest import PATIENCE_SECONDS, bare
 
 ROOT = Path(__file__).resolve().parents[2]
 LONG = 2000
@@ -174,13 +172,11 @@ def test_lines_become_rows_when_the_converter_learnt_to_read_them(mirror, call, 
     assert lake_of(mirror) == files
 
 
-def test_a_retry_that_is_killed_again_and_again_loses_nothing(mirror, call, runner):
+def test_a_retry_that_is_killed_again_and_again_loses_nothing(mirror, call, killed):
     [(total,)] = ask(mirror, ROWS)
     [(refused,)] = ask(mirror, "SELECT count(*) FROM rejects WHERE reason LIKE 'An older%'")
     for moment in MOMENTS:
-        process = runner.program(KILLED.format(moment=moment), "rejects", "--retry", environ=bare() | mirror)
-        out, err = process.communicate(timeout=PATIENCE_SECONDS)
-        assert process.returncode == -signal.SIGKILL, err
+        out = killed(KILLED.format(moment=moment), "rejects", "--retry", environ=mirror)
         assert f"{refused + 2} rejected records" in out
         # what analysts see is whole all the time
         assert ask(mirror, ROWS) == [(total,)]
@@ -229,8 +225,8 @@ def test_lines_of_a_snapshot_are_tried_again_and_the_snapshot_is_done_again_whol
     environ = filled[0] | {"WME_DATA": str(lay(tmp_path / "data")), "WME_PROJECTS": "enwiki"}
     with pytest.MonkeyPatch.context() as patch:
         older_converter(patch, lambda reader: reader.table.name == "snapshot_articles")
-        newest = f"{hours[0]:%Y-%m-%dT%H}"
-        told = call("run", "--from", newest, "--snapshots", "--no-reference", environ=environ)
+        words = ("--from", f"{hours[0]:%Y-%m-%dT%H}", "--snapshots", "--dataset", "snapshot_articles")
+        told = call("run", *words, "--no-reference", environ=environ)
     assert told.code == 0, told.err
     service.requests.clear()
     # repeated pages among them

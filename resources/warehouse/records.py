@@ -207,7 +207,7 @@ class Applied:
             files.append(f"{counted(self.lookup_file_count, 'file')} of lookups")
         how = [f"advanced by {' and '.join(files)}"] if files else []
         if self.renewed_projects:
-            how.append(f"{', '.join(self.renewed_projects)} recreated from snapshots")
+            how.append(f"{', '.join(self.renewed_projects)} rebuilt from snapshots and changes")
         return (
             f"{self.state.capitalize()}: {', '.join(how)}, {counted(self.written_count, self.noun)} written, "
             f"{self.removed_count:,} removed, {counted(self.row_count, self.noun)} now, {self.seconds:.2f} s."

@@ -300,6 +300,7 @@ def test_a_new_password_challenge_names_the_command_that_answers_it(make_client,
     client = make_client()
     with pytest.raises(errors.NewPasswordRequired, match="wme auth new-password"):
         client.lists.reference("codes")
+    assert client.redactor.clean("SESSIONSECRET-0001") == "[hidden]"
     assert client.account.new_password("Another-Pass-2!").logged_in
     assert len(client.lists.reference("codes")) == 1
     assert fake.password == "Another-Pass-2!"
@@ -392,6 +393,7 @@ def test_odd_answers_to_a_login_are_sentences(client, fake, reply, kind, words, 
 def test_an_answer_without_a_life_counts_as_a_day(client, fake, clock):
     fake.script("/v1/login", json_reply({"access_token": "abcdefgh", "refresh_token": "ijklmnop"}))
     assert client.account.login().access_expires_at == clock.now + dt.timedelta(days=1)
+    assert client.redactor.clean("abcdefgh or ijklmnop") == "[hidden] or [hidden]"
 
 
 # --- the store ------------------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ def test_snapshot_becomes_current_whole(lake, warehouse, state):
     assert articles(warehouse) == [], "nothing moves before it is applied"
     applied = warehouse.apply_changes()
     assert (applied.renewed_projects, applied.written_count, applied.row_count) == (("enwiki",), 4, 4)
-    assert "Articles: enwiki recreated from snapshots, 4 pages written" in str(applied)
+    assert "Articles: enwiki rebuilt from snapshots and changes, 4 pages written" in str(applied)
     assert articles(warehouse) == [(1, "A"), (2, "B"), (3, "C"), (4, "D")]
     (hour,) = ask(warehouse, "SELECT DISTINCT source_at FROM articles")[0]
     assert timedelta(0) < hour - load.boundary_at < timedelta(seconds=1)

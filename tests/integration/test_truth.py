@@ -19,7 +19,7 @@ from resources.datasets import ARTICLE_CHANGES
 from resources.engine import Engine
 from resources.lake import convert
 from resources.sandbox import Settings, running
-from resources.warehouse import Warehouse
+from tests.builds import OpenWarehouse
 from tests.integration.mirror import Mirror
 from tests.spoiling import spoil
 from tests.truth import Published, Truth, assert_rebuilt_alike, assert_same
@@ -68,7 +68,7 @@ def redone(mirror, hours, draw, folder):
 
 
 def compact(mirror, hours):
-    later = Warehouse(mirror.layout.root, clock=lambda: hours[-1] + timedelta(days=40))
+    later = OpenWarehouse(mirror.layout.root, clock=lambda: hours[-1] + timedelta(days=40))
     assert compact_lake(mirror.layout, later, Engine(workers=1), memory_bytes=1 << 25)
     later.move_window(hours[-1])
 

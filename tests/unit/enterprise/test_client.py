@@ -153,6 +153,15 @@ def test_a_service_that_does_not_answer_in_time_is_said(make_client):
             client.account.login()
 
 
+def test_a_token_that_is_refused_by_a_bare_text_is_renewed(client, fake):
+    client.account.login()
+    fake.script("/v2/codes", Reply(401, b"Jwt is expired", {"Content-Type": "text/plain"}))
+    assert len(client.lists.reference("codes")) == 1
+    fake.script("/v2/codes", *[Reply(401, b"Jwt is expired", {"Content-Type": "text/plain"})] * 2)
+    with pytest.raises(errors.AuthenticationError, match=r"401 \(Jwt is expired\)"):
+        client.lists.reference("codes")
+
+
 # --- 429 ------------------------------------------------------------------------------------------------------------
 
 

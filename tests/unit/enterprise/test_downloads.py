@@ -13,6 +13,7 @@ import pytest
 
 from resources import files
 from resources.enterprise import Limits, Sidecar, errors, models
+from tests.intact import is_intact
 from tests.unit.enterprise.loopback import Reply, html_reply
 
 NAME = "enwiki_namespace_0"
@@ -74,12 +75,15 @@ def test_an_object_store_that_cannot_be_reached_is_said_to_be(client, fake, batc
         client.hours.download(hour, batch, target)
 
 
-def test_present_and_verified_is_not_fetched_again(client, fake, batch, target, hour):
+def test_what_is_present_and_verified_is_not_fetched_again(client, fake, batch, target, hour):
     client.hours.download(hour, batch, target)
     before = len(fake.api.requests) + len(fake.store.requests)
     again = client.hours.download(hour, batch, target)
     assert (again.fetched, again.unit_count, again.size_bytes) == (False, 0, target.stat().st_size)
+    Sidecar.path(target).unlink()
+    assert not client.hours.download(hour, batch, target).fetched
     assert len(fake.api.requests) + len(fake.store.requests) == before
+    assert is_intact(target)
 
 
 @pytest.mark.parametrize("damage", ["shorter", "other bytes, no sidecar"])

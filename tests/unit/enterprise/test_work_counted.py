@@ -40,11 +40,11 @@ def ranges_asked(fake):
 def test_what_heals_is_asked_again_at_every_host(client, fake, status, path):
     client.account.login()
     before = len(fake.api.seen(path))
-    fake.script(path, error_reply(status, "no"), html_reply(status))
+    fake.script(path, error_reply(status, "no"), html_reply(status), Reply(drop=True))
     asked = {"/v2/codes": lambda: client.lists.reference("codes"), "/v1/login": client.account.login}
     asked |= {"/v1/token-refresh": client.account.refresh, "/v1/get-user": client.account.user}
     asked[path]()
-    assert len(fake.api.seen(path)) == before + 3
+    assert len(fake.api.seen(path)) == before + 4
 
 
 @pytest.mark.parametrize("reply", [html_reply(200), Reply(200), Reply(drop=True), Reply(200, b"[      ]", cut=3)])

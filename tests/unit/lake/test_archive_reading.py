@@ -48,6 +48,12 @@ def test_folders_and_links_in_the_tar(lake, tmp_path, rows):
     assert [row["article_id"] for row in rows(made.path)] == [101]
 
 
+def test_gzip_in_several_members(lake, make_tar, rows):
+    data = make_tar([("a.ndjson", lake.lines(lake.record(1), lake.record(2)))])
+    made = convert(lake.from_bytes(gzip.compress(data[:700]) + gzip.compress(data[700:])), lake.layout)
+    assert len(rows(made.path)) == 2
+
+
 def test_a_member_without_lines_is_an_empty_hour(lake, rows):
     made = convert(lake.archive(b""), lake.layout)
     assert (made.row_count, made.reject_count, made.ndjson_bytes) == (0, 0, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 
@@ -157,6 +158,13 @@ def test_an_archive_of_another_project_alone_is_damaged_and_one_record_of_its_ow
     assert lake.convert(b"[1]", b"7").reject_count == 2
 
 
+def test_one_object_on_two_lines(lake, rows):
+    half, rest = b'{"name":', b'"x"}'
+    made = lake.convert(lake.record(1), half, rest, lake.record(2))
+    assert [row["raw"] for row in rows(made.rejects_path)] == [half, rest]
+    assert made.row_count == 2
+
+
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n"])
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
 @pytest.mark.parametrize("last", [True, False])
@@ -190,3 +198,8 @@ def test_rejects_across_blocks_keep_their_places(lake, rows, small_blocks):
         assert data[: reject["byte_offset"]].count(b"\n") == reject["line_number"] - 1
     expected = [100 + n for n in range(84) if n % 7]
     assert [row["article_id"] for row in rows(made.path)] == expected * 2
+
+
+def test_years_beyond_the_ordinary(lake, rows):
+    made = lake.convert(put(lake.record(1), "version.editor.date_started", "0001-01-01T00:00:00Z"), b"x")
+    assert rows(made.path)[0]["editor_started_at"] == datetime(1, 1, 1, tzinfo=UTC)

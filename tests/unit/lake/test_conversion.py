@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import os
 import pickle
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from resources.datasets import LISTS, SNAPSHOT_ARTICLES
-from resources.lake import Archive, ConversionError, SnapshotArchive, convert, convert_list, digest_of
+from resources.lake import Archive, ArchiveError, ConversionError, SnapshotArchive, convert, convert_list, digest_of
 from resources.lake.encoded_blocks import encode_block
 from resources.tables import ARTICLE_CHANGES, REJECTED_LINES, version_of
 
@@ -216,9 +218,26 @@ def test_rows_that_do_not_add_up_are_never_landed(lake, monkeypatch):
     assert not [path for path in lake.layout.lake.glob("**/*") if path.is_file()]
 
 
+@pytest.mark.usefixtures("small_blocks")
+def test_damage_after_good_blocks_lands_nothing(lake):
+    archive = lake.archive(lake.lines(*(lake.record(n, abstract=os.urandom(2000).hex()) for n in range(120))))
+    data = archive.path.read_bytes()
+    archive.path.write_bytes(data[: len(data) * 3 // 4])
+    seen: list[int] = []
+    with pytest.raises(ArchiveError, match=r"member enwiki_namespace_0_0.ndjson at byte"):
+        convert(archive, lake.layout, progress=lambda done, _total: seen.append(done))
+    assert seen
+    assert not [path for path in lake.layout.lake.glob("**/*") if path.is_file()]
+
+
 def test_archive_from_elsewhere(lake, rows, tmp_path):
     archive = lake.archive(lake.lines(lake.record(1), b"bad"))
     moved = tmp_path / "moved.tar.gz"
     archive.path.rename(moved)
     made = convert(replace(archive, path=moved), lake.layout)
     assert rows(made.rejects_path)[0]["archive"] == "moved.tar.gz"
+
+
+def test_gzip_of_any_level(lake, make_tar):
+    tar = make_tar([("a.ndjson", lake.lines(*changes(lake, 50)))])
+    assert {convert(lake.from_bytes(gzip.compress(tar, level)), lake.layout).row_count for level in (0, 1, 9)} == {50}

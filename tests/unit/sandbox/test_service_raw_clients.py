@@ -184,6 +184,12 @@ class TestGo:
         for record in answer.events(3):
             assert record["event"]["partition"] == 0
 
+    def test_an_offset_in_another_part_is_passed_over(self, send):
+        body = {"parts": [0], "offsets": {"49": 7}, "since_per_partition": {"0": SINCE, "49": SINCE}}
+        content = json.dumps(body).encode()
+        answer = send(GO.format(length=len(content)), content, realtime=True)
+        assert {record["event"]["partition"] for record in answer.events(3)} == {0}
+
 
 PHP = """
     {method} {path} HTTP/1.1

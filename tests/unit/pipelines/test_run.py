@@ -185,7 +185,9 @@ def settings(bench, monkeypatch):
 def test_a_password_that_was_refused_is_not_tried_again_and_what_is_there_is_published(bench, settings):
     bench.serve("enwiki", 1)
     bench.fake.password = "another"
-    report = runs.run(settings, [HOUR], refresh_reference=True, **bench.resources())
+    said: list[str] = []
+    report = runs.run(settings, [HOUR], refresh_reference=True, say=said.append, **bench.resources())
+    assert said == ["Reference lists", "Current articles and the published file"]
     assert report.unavailable == {"service"}
     assert not report.unreachable
     assert len(report.failures) == 1

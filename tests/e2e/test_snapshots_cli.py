@@ -94,6 +94,11 @@ def test_list_shows_the_mirrored_snapshots_and_names_the_projects_that_have_none
     assert downloads(service) == []
 
 
+def test_a_chunk_is_shown_without_the_others(environ, call):
+    told = call("snapshots", "chunks", NAME, "1", environ=environ)
+    assert [json.loads(line)["identifier"] for line in told.out.splitlines()] == [f"{NAME}_chunk_1"]
+
+
 # --- plan ------------------------------------------------------------------------------------------------------------
 
 

@@ -21,7 +21,7 @@ from resources.engine import Engine
 from resources.enterprise import EnterpriseClient, Service
 from resources.lake import Converter, Layout
 from resources.tables import HourState, Purpose
-from resources.warehouse import HourStatus
+from resources.warehouse import HourStatus, Warehouse
 from tests.builds import OpenWarehouse, lay
 from tests.integration.clients import PASSWORD, QUICK
 from tests.truth import Published, assert_rebuilt_alike, expected_row
@@ -191,3 +191,20 @@ def test_watched_pages_are_looked_up_and_a_sample_is_compared(mirror, sandbox, t
     assert mirror.repair().load_count == 0
     again = mirror.look_up().metadata["warehouse/lookups", None]  # within the day, nothing is due
     assert (again["wanted"], again["budget_left"], asked(sandbox).total()) == (0, 93, 7)
+
+
+@pytest.mark.parametrize("before", [timedelta(0), timedelta(microseconds=1)])
+def test_a_page_that_changed_when_the_loaded_hours_end_is_not_compared(mirror, sandbox, monkeypatch, before):
+    [newest] = mirror.newest(1)
+    assert mirror.materialize([newest]).success
+    mirror.warehouse.apply_changes()
+    with mirror.warehouse._connector.build("spoil") as connection:
+        connection.execute("UPDATE articles SET version_id = version_id + 1")
+    told = Warehouse.lookups_since
+
+    def changed_then(*asked):
+        return [one._replace(event_at=newest + timedelta(hours=1) - before) for one in told(*asked)]
+
+    monkeypatch.setattr(Warehouse, "lookups_since", changed_then)
+    mirror.configure(check_pages=2)
+    assert mirror.look_up().checks == {"articles_as_looked_up": not before}

@@ -105,6 +105,11 @@ def test_usual_texts_stay_as_they_are():
     assert printable("\ud800\u2028") == "\\ud800\\u2028"
 
 
+def test_numbers_stand_at_the_right_of_a_column_even_if_some_are_missing_and_texts_at_the_left():
+    drawn = terminal.table(["rows", "name", "size"], [[1, "a", None], [None, "b", 2.5]])
+    assert [column.justify for column in drawn.columns] == ["right", "left", "right"]
+
+
 def test_every_text_of_the_command_line_passes_the_terminal_module():
     """`click.echo` prints what it gets; only `terminal.echo` knows what it is printed on."""
     found = set()

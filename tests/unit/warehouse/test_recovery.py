@@ -172,6 +172,16 @@ def test_setting_that_duckdb_refuses_is_not_damage(published):
     assert beside(published) == {"build.duckdb"}
 
 
+def test_what_the_system_does_not_open_is_not_damaged(published):
+    """A folder for a file without permission, which the tests as root may open."""
+    published.build_path.unlink()
+    published.build_path.mkdir()
+    with pytest.raises(WarehouseDamagedError, match=r"could not update articles.*Nothing was changed"):
+        published.apply_changes()
+    assert beside(published) == {"build.duckdb"}
+    assert published.build_path.is_dir()
+
+
 def test_dataset_that_was_declared_since_is_no_other_version(published):
     """Tables that are not there are created, and those that nobody declares stay."""
     with published._connector.build("age it") as connection:

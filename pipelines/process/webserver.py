@@ -44,7 +44,7 @@ _LINKS: Final = b"""<nav aria-label="Dagster UI">
 
 
 def guarded(app: ASGIApp, hosts: Iterable[str]) -> ASGIApp:
-    """Refuse requests from other websites. `hosts` contains more public names of this UI (WME_UI_HOSTS)."""
+    """Refuse requests from other websites. `hosts` contains additional public names for this UI (WME_UI_HOSTS)."""
     public = {host_of(name) for name in hosts}
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:

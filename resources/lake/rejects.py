@@ -141,7 +141,7 @@ class RejectsFile(ExitStack):
             self._flush()
 
     def _flush(self) -> None:
-        """Write the waiting rows as a row group. The rejects of one block can be few."""
+        """Write the waiting rows as a row group. A block may have only a few rejects."""
         if not self._waiting:
             return
         rows, self._waiting, self._waiting_bytes = pa.concat_batches(self._waiting), [], 0

@@ -69,7 +69,7 @@ class Part(Segment):
     @classmethod
     @contextlib.contextmanager
     def held(cls, target: Path, *, wait_seconds: float) -> Iterator[Part]:
-        """Open or create the partial file, after waiting for another process that is using it. Raises BusyError."""
+        """Open or create the partial file, after waiting for any other process that is using it. Raises BusyError."""
         target.parent.mkdir(parents=True, exist_ok=True)
         path = cls.path_of(target)
         with files.held(path, wait_seconds=wait_seconds) as descriptor:

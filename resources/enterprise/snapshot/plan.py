@@ -1,6 +1,6 @@
 """Download plan for a snapshot, as one file or in chunks, with its cost in quota units and bytes.
 
-The choice of the form is a pure function of data from the service and the disk. Each chunk costs one chunk unit. A
+The choice of form depends only on data from the service and the disk. Each chunk costs one chunk unit. A
 complete snapshot file costs one snapshot unit, and accounts have far fewer snapshot units. Chunks can be fetched and
 processed in parallel, and fetching a failed chunk again costs only one chunk unit. The better form depends on the
 remaining units of both counters and on the size.

@@ -1,6 +1,6 @@
 """Data types and errors for accounts, password rules, and the mail outbox.
 
-Source: the service does not publish its password policy. The sandbox uses the default policy of the user pool in the
+Source: none, because the service does not publish its password policy. The sandbox uses the default policy of the user pool in the
 service's public source code.
 """
 

@@ -92,7 +92,7 @@ def bare(status: int, message: str) -> Response:
 
 
 def error(accept: str | None, status: int, message: str) -> Response:
-    """Return an error as one JSON object and a newline. `Accept` changes only the content type."""
+    """Return an error as a JSON object followed by a newline. `Accept` changes only the content type."""
     form = Format.NDJSON if negotiate(accept) is Format.NDJSON else Format.JSON
     content = json.dumps({"status": status, "message": message}, ensure_ascii=False, separators=(",", ":"))
     for character in "<>&":

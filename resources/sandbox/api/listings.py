@@ -12,7 +12,7 @@ Source: the service's documentation of metadata, realtime batches, snapshots, st
 - The structured contents listing contains each snapshot twice: the current and the previous day's export. Downloads
   of structured contents do not count against a quota.
 - The service's change log of September 2026 mentions Wikidata batches and snapshots and links to the snapshot paths.
-  The sandbox assumes that the batch paths and all formats follow the article endpoints.
+  The sandbox assumes that the batch paths and all formats match those of the article endpoints.
 """
 
 from __future__ import annotations

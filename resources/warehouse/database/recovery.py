@@ -62,7 +62,7 @@ def replace_build(build: Path, published: Path, open_file: Open, why: Exception 
 
 
 def put_in_place(build: Path, published: Path | None, open_file: Open) -> bool:
-    """Replace the build file with a copy of the published file or a new file. Return False if the copy is unusable.
+    """Replace the build file with a copy of the published file, or with a new file. Return False if the copy is unusable.
 
     The new file is marked as incomplete.
     """

@@ -233,7 +233,7 @@ def waiting(cursor: str | None, now: datetime) -> str | None:
     if not count or now >= (again := refused_at + WAITS[min(count, len(WAITS)) - 1]):
         return None
     return (
-        f"The service refused the account. Repeated logins can lock an account, so the next attempt is at "
+        f"The service denied access to the account. Repeated logins can lock an account, so the next attempt is at "
         f"{moment_text(again)} UTC, or after the definitions are reloaded."
     )
 

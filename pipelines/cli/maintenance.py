@@ -129,7 +129,7 @@ def clean(*, dry_run: bool) -> None:
 
 @click.command(cls=terminal.Writing)
 @click.argument("project", type=PROJECT)
-@click.option("--dry-run", is_flag=True, help="Show the data to remove without removing it.")
+@click.option("--dry-run", is_flag=True, help="Show the data that would be removed, but do not remove it.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def forget(*, project: str, dry_run: bool, yes: bool) -> None:
     """Drop all data of a PROJECT that is no longer mirrored: its rows, lake files and archive files.

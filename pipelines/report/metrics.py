@@ -38,7 +38,10 @@ STREAM: Final = {
         "Publication time of the newest stored event.",
     ),
     "lag_seconds": ("stream_lag_seconds", "Age of the newest stored event."),
-    "kept_until": ("stream_kept_until_timestamp_seconds", "Time until which the service retains the unread events."),
+    "kept_until": (
+        "stream_kept_until_timestamp_seconds",
+        "Time when the service stops retaining the unread events.",
+    ),
     "events_per_second": ("stream_events_per_second", "Number of events per second in the newest run."),
 }
 

@@ -157,7 +157,7 @@ class _Reader:
     def _record(self, member: str, number: int, size: int, line: bytes) -> Iterator[Any]:
         """Yield a line's record, or nothing if the line is blank or invalid."""
         if size > self._longest:
-            problem = f"the record has {size:,} bytes, which exceeds the maximum of {self._longest:,}"
+            problem = f"the record is {size:,} bytes long, which exceeds the maximum of {self._longest:,}"
         else:
             if number == 1:
                 line = line.removeprefix(codecs.BOM_UTF8)

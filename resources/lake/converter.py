@@ -229,7 +229,7 @@ class Converter:
             if line_count != rows_file.row_count + rejects.row_count:
                 raise ConversionError(
                     f"{archive.path.name} has {line_count:,} lines, but produced {rows_file.row_count:,} rows "
-                    f"and {rejects.row_count:,} rejects. Nothing was written to the lake. This is a defect of "
+                    f"and {rejects.row_count:,} rejects. Nothing was written to the lake. This is a defect in "
                     "the converter: keep the archive and report the defect."
                 )
             facts = {

@@ -115,8 +115,7 @@ class RejectsFile(ExitStack):
             file.write(zipped.compress(piece))
         file.write(zipped.compress(b"\n") + zipped.flush())
         reason = (
-            f"The line has {line.size:,} bytes; the longest record that is converted has {longest:,} "
-            "(WME_MAX_RECORD_MB)."
+            f"The line is {line.size:,} bytes long; the maximum record length is {longest:,} bytes (WME_MAX_RECORD_MB)."
         )
         member, number, place = (pa.array([value]) for value in (line.member, line.number, line.offset))
         raw, size, raw_offset = (pa.array([value]) for value in (beginning, line.size, 0))

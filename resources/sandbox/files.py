@@ -41,7 +41,7 @@ def read_state(path: Path, *texts: str) -> dict[str, Any]:
     if not isinstance(content, dict) or not all(isinstance(content.get(name), str) for name in texts):
         raise ValueError(
             f"The sandbox's file {path} is damaged. Nothing was changed. "
-            "Delete the file, and the sandbox creates a new one at its next start."
+            "Delete the file, and the sandbox will create a new one at its next start."
         )
     return content
 

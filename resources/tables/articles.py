@@ -114,7 +114,7 @@ _COLUMNS = (
     Column("project_code", TEXT, "Project type, for example wiki (old records).", "is_part_of.code"),
     Column("project_version", TEXT, "Version of the project's export (old records).", "is_part_of.version"),
     Column("project_language_id", TEXT, "Project's language code (old records).", "is_part_of.in_language.identifier"),
-    Column("project_language_name", TEXT, "Project's language name (old records).", "is_part_of.in_language.name"),
+    Column("project_language_name", TEXT, "Project's language, in words (old records).", "is_part_of.in_language.name"),
     Column(
         "project_size",
         DOUBLE,

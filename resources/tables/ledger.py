@@ -45,7 +45,7 @@ _TABLE_NAME = required("table_name", TEXT, "Table of the dataset that this row d
 _FILE = (BATCH_HOUR_OR_NULL, *PROJECT_AND_NAMESPACE)
 LOADS = Table(
     "loads",
-    "Ledger with one row per file that is loaded in the warehouse, including load time and counts.",
+    "Ledger with one row per file loaded into the warehouse, including load time and counts.",
     (
         _TABLE_NAME,
         SOURCE_AT,
@@ -53,7 +53,7 @@ LOADS = Table(
         required("identifier", TEXT, "The service's identifier for the archive."),
         required("version", TEXT, "MD5 of the archive, which the service uses as the version."),
         required("digest", TEXT, "Digest of the archive version, schema version and converter version."),
-        required("lake_path", TEXT, "Parquet file, relative to the lake's folder."),
+        required("lake_path", TEXT, "Path of the Parquet file, relative to the lake's folder."),
         required("row_count", INT, "Number of rows in the Parquet file, including duplicates."),
         required("duplicate_count", INT, "Number of rows that were not loaded because they repeat an event."),
         required("reject_count", INT, "Number of archive records that could not be converted."),
@@ -87,7 +87,7 @@ COMPACTED_FILES = Table(
         required("span", TEXT, "Compaction window, for example `day`, or `snapshot` for a snapshot version."),
         Column("first_hour", TIMESTAMP, "First hour of the window, or null for a snapshot."),
         Column("end_hour", TIMESTAMP, "First hour after the window, or null for a snapshot."),
-        required("lake_path", TEXT, "Parquet file, relative to the lake's folder."),
+        required("lake_path", TEXT, "Path of the Parquet file, relative to the lake's folder."),
         required("first_project_id", TEXT, "Project of the file's first row."),
         required("last_project_id", TEXT, "Project of the file's last row."),
         required("row_count", INT, "Number of rows in the Parquet file."),
@@ -133,7 +133,7 @@ REJECTED_LINES = Table(
     "Unmodified records that could not be converted, with the reason. No record is dropped.",
     (
         *_FILE,
-        required("archive", TEXT, "Archive file, relative to the archive folder."),
+        required("archive", TEXT, "Path of the archive file, relative to the archive folder."),
         required("member", TEXT, "Tar member that contains the line."),
         required("line_number", INT, "Line number in the member, starting at 1.", rising=True),
         required("byte_offset", INT, "Byte offset of the line in the member, starting at 0.", rising=True),
@@ -216,7 +216,7 @@ PROJECT_STATE = Table(
             "uncertain_count",
             INT,
             "Number of pages in `articles` that might have changed in a permanently lost hour and have no later change "
-            "or lookup. Pages created in such an hour and not changed since are neither in `articles` nor counted.",
+            "or lookup. Pages created in such an hour and not changed since are not in `articles` and are not counted.",
         ),
         Column("repaired_count", INT, "Number of pages looked up for repair since the last lost hour."),
     ),

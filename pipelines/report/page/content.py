@@ -298,8 +298,8 @@ def _throughput(axis: _Axis, rows: Sequence[tuple[Any, ...]]) -> Card:
     values = axis.values(rows, 2)
     sentence = (
         f"Loaded {counted(sum(row[1] for row in rows), 'file')} with {size_text(sum(values))} of NDJSON, by "
-        f"{axis.name} of loading. A reloaded file is counted only once, when it was last loaded. The Dagster UI shows "
-        "the duration of each step."
+        f"{axis.name} of loading. A reloaded file is counted only once, at the time of its latest load. The Dagster UI "
+        "shows the duration of each step."
     )
     return _chart("Throughput", sentence, axis, ("NDJSON",), [values], unit="B")
 

@@ -252,10 +252,11 @@ class Downloader:
         free, floor = shutil.disk_usage(part.path.parent).free, self._limits.keep_free_bytes
         if floor and missing + floor > free:
             raise OSError(
-                errno.ENOSPC, f"{missing:,} bytes are missing, but {free:,} are free, and {floor:,} must stay free"
+                errno.ENOSPC,
+                f"{missing:,} more bytes are needed, but {free:,} are free, and {floor:,} must stay free",
             )
         if missing > free:
-            raise OSError(errno.ENOSPC, f"{missing:,} bytes are missing, but only {free:,} are free")
+            raise OSError(errno.ENOSPC, f"{missing:,} more bytes are needed, but only {free:,} are free")
 
     def _present(self, task: _Task) -> Download | None:
         """Return the complete file, or None if its bytes are missing or different."""

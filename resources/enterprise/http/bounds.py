@@ -128,7 +128,7 @@ class Deadline:
         """Return the remaining seconds. Raises TooSlowError if the time limit has passed."""
         left = self._at - time.monotonic()
         if left <= 0:
-            raise TooSlowError("The answer was not complete in time.")
+            raise TooSlowError("The response was not complete in time.")
         return left
 
     def attach(self, end: Callable[[], None]) -> None:

@@ -157,9 +157,9 @@ _LONGEST_SHOWN: Final = 300
 #: Exact classes by description, in order of precedence, because a NewConnectionError is also a ConnectTimeoutError.
 _REASONS: Final[dict[str, tuple[type[BaseException], ...]]] = {
     "the name of the host cannot be resolved": (urllib3.exceptions.NameResolutionError,),
-    "no connection in time": (urllib3.exceptions.ConnectTimeoutError,),
-    "the answer was not complete in time": (TooSlowError,),
-    "no answer in time": (urllib3.exceptions.ReadTimeoutError,),
+    "the connection timed out": (urllib3.exceptions.ConnectTimeoutError,),
+    "the response was not complete in time": (TooSlowError,),
+    "no response in time": (urllib3.exceptions.ReadTimeoutError,),
     "the host could not prove who it is (TLS)": (
         requests.exceptions.SSLError,
         urllib3.exceptions.SSLError,
@@ -167,18 +167,18 @@ _REASONS: Final[dict[str, tuple[type[BaseException], ...]]] = {
     ),
     "the proxy refused the connection": (requests.exceptions.ProxyError, urllib3.exceptions.ProxyError),
     "the connection was refused": (ConnectionRefusedError,),
-    "the connection was closed without an answer": (http.client.RemoteDisconnected,),
-    "the answer's chunks are malformed": (urllib3.exceptions.InvalidChunkLength,),
-    "the answer broke off": (http.client.IncompleteRead, urllib3.exceptions.IncompleteRead),
-    "the answer's compression is damaged": (urllib3.exceptions.DecodeError,),
+    "the connection was closed without a response": (http.client.RemoteDisconnected,),
+    "the response's chunks are malformed": (urllib3.exceptions.InvalidChunkLength,),
+    "the response was cut off": (http.client.IncompleteRead, urllib3.exceptions.IncompleteRead),
+    "the compressed response is corrupt": (urllib3.exceptions.DecodeError,),
     "the address is malformed": (
         requests.exceptions.InvalidURL,
         http.client.InvalidURL,
         urllib3.exceptions.LocationParseError,
     ),
-    "a header of the answer is too long": (http.client.LineTooLong,),
-    "what came is no answer of HTTP": (http.client.HTTPException, http.client.BadStatusLine),
-    "a header of the answer is malformed": (requests.exceptions.InvalidHeader, urllib3.exceptions.InvalidHeader),
+    "a header of the response is too long": (http.client.LineTooLong,),
+    "the response is not valid HTTP": (http.client.HTTPException, http.client.BadStatusLine),
+    "a header of the response is malformed": (requests.exceptions.InvalidHeader, urllib3.exceptions.InvalidHeader),
 }
 
 
@@ -210,7 +210,7 @@ def reason(error: BaseException) -> str:
     system = next((one for one in reversed(seen) if isinstance(one, OSError) and one.strerror), None)
     if system is not None:
         return f"the connection failed: {system.strerror}"
-    return "the answer broke off" if urllib3.exceptions.ProtocolError in kinds else "the connection failed"
+    return "the response was cut off" if urllib3.exceptions.ProtocolError in kinds else "the connection failed"
 
 
 def guarded(kind: type[_C]) -> type[_C]:

@@ -196,7 +196,7 @@ class Rules:
             mark(
                 pc.greater(columns[name], pa.scalar(self.latest, column.type)),
                 f"The first of {', '.join(self._paths(column))} is after {self.latest:%Y-%m-%d %H:%M:%S} UTC, more "
-                "than a day later than the record's archive or arrival.",
+                "than a day after the record was archived or received.",
             )
         for name, array in columns.items():
             for values in _times(array):

@@ -48,7 +48,7 @@ class TokenMint:
         key = serialization.load_pem_private_key(pem, password=None, unsafe_skip_rsa_key_validation=True)
         if not isinstance(key, rsa.RSAPrivateKey):
             raise TypeError(
-                f"{state / 'signing-key.pem'} is not an RSA key. Delete the file, and the sandbox creates a new key."
+                f"{state / 'signing-key.pem'} is not an RSA key. Delete it, and the sandbox will create a new key."
             )
         self._private = key
         self._public = key.public_key()

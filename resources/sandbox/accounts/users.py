@@ -1,7 +1,7 @@
 """Data types and errors for accounts, password rules, and the mail outbox.
 
-Source: none, because the service does not publish its password policy. The sandbox uses the default policy of the user pool in the
-service's public source code.
+Source: none, because the service does not publish its password policy. The sandbox uses the default policy of the user
+pool in the service's public source code.
 """
 
 from __future__ import annotations

@@ -62,9 +62,9 @@ def replace_build(build: Path, published: Path, open_file: Open, why: Exception 
 
 
 def put_in_place(build: Path, published: Path | None, open_file: Open) -> bool:
-    """Replace the build file with a copy of the published file, or with a new file. Return False if the copy is unusable.
+    """Replace the build file with a copy of the published file, or with a new file, which is marked as incomplete.
 
-    The new file is marked as incomplete.
+    Return False if the copy is unusable.
     """
     temporary = build.with_name(f"{build.name}.tmp")
     build.parent.mkdir(parents=True, exist_ok=True)

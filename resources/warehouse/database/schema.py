@@ -102,7 +102,7 @@ def ensure(connection: duckdb.DuckDBPyConnection) -> None:
             connection.execute(script)
             connection.execute("UPDATE internal.meta SET schema_version = ?", [wanted])
     except duckdb.CatalogException as error:
-        raise OutdatedError(f"another object has the name of a table or view ({clause(error)})") from error
+        raise OutdatedError(f"another object has the same name as a table or view ({clause(error)})") from error
 
 
 def search_internal(connection: duckdb.DuckDBPyConnection) -> None:

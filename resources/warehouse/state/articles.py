@@ -178,7 +178,7 @@ def _compete(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list
 
 
 def _advance(build: Build) -> tuple[int, int]:
-    """Apply pending files of projects that are not being rebuilt. Return the number of pages written and the number removed."""
+    """Apply pending files of projects that are not being rebuilt. Return the numbers of pages written and removed."""
     connection, lake_root, _ = build
     if not count_of(connection, "pending ANTI JOIN renewed USING (project_id)"):
         return 0, 0

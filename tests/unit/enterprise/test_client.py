@@ -101,8 +101,8 @@ def test_a_batch_that_is_not_in_its_hour_is_not_found(client, fake, hour, conten
         (Reply(200, b"[{"), errors.UnexpectedAnswer, False, "documented form"),
         (json_reply({"identifier": "wiki"}), errors.UnexpectedAnswer, False, "documented form"),
         (json_reply([{"identifier": None}]), errors.UnexpectedAnswer, False, "and 1 more"),
-        (Reply(200, b'[{"identifier": "wiki"}]', cut=7), errors.ServiceUnavailable, True, "broke off"),
-        (Reply(drop=True), errors.ServiceUnavailable, True, "closed without an answer"),
+        (Reply(200, b'[{"identifier": "wiki"}]', cut=7), errors.ServiceUnavailable, True, "cut off"),
+        (Reply(drop=True), errors.ServiceUnavailable, True, "closed without a response"),
         (
             Reply(200, b"this is not gzip at all", {"Content-Encoding": "gzip"}),
             errors.ServiceUnavailable,
@@ -149,7 +149,7 @@ def test_a_service_that_does_not_answer_in_time_is_said(make_client):
         silent.listen()
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         client = make_client(auth_url=url, retry=RetryPolicy(retries=0, read_timeout=0.05))
-        with pytest.raises(errors.ServiceUnavailable, match="no answer in time"):
+        with pytest.raises(errors.ServiceUnavailable, match="no response in time"):
             client.account.login()
 
 

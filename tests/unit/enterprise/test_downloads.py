@@ -310,7 +310,7 @@ def test_too_little_room_is_said_before_the_first_byte(client, fake, batch, targ
     usage = shutil.disk_usage(target.parent.parent.parent)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1000))
     with pytest.raises(
-        errors.DiskFull, match=r"400,000 bytes are missing, but only 1,000 are free.*Free up disk space"
+        errors.DiskFull, match=r"400,000 more bytes are needed, but only 1,000 are free.*Free up disk space"
     ):
         client.hours.download(hour, batch, target)
     assert names(target) == []

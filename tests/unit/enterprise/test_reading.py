@@ -124,7 +124,7 @@ def test_a_line_that_is_too_long_is_passed_over_in_bounded_memory():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert [one["n"] for one in found] == [0, 1]
-    assert "line 2 of a.ndjson: the record has 31,457,291 bytes, which exceeds the maximum of 1,048,576" in problem
+    assert "line 2 of a.ndjson: the record is 31,457,291 bytes long, which exceeds the maximum of 1,048,576" in problem
     assert peak < 8 << 20
 
 

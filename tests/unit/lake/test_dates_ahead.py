@@ -90,7 +90,7 @@ def test_of_every_dataset_what_is_more_than_a_day_later_is_rejected(lake, rows):
         (reason,) = {row["reason"] for row in rejected}
         assert reason == (
             "The first of event.date_published, event.date_created, date_modified is after 2026-11-20 05:00:00 UTC, "
-            "more than a day later than the record's archive or arrival."
+            "more than a day after the record was archived or received."
         )
         assert [row["line_number"] for row in rejected] == [2, 4, 6, 8, 10]
 

@@ -19,6 +19,7 @@ from typing import Final
 from resources.enterprise import errors
 from resources.enterprise.errors import UnexpectedAnswer
 from resources.enterprise.http.bounds import Deadline, RetryPolicy
+from resources.errors import clause
 
 #: Multiple of the maximum record length above which a line is treated as endless.
 _NO_END: Final = 16
@@ -201,7 +202,7 @@ class Connection(threading.Thread):
             asked = 0.0 if failure is None else min(failure.retry_after or 0.0, _ASKED_LONGEST)
             wait = max(random.uniform(0, self._wait), asked)
             self._wait = min(2 * self._wait, self._retry.longest_wait)
-            why = "" if failure is None else f" ({failure})"
+            why = "" if failure is None else f" ({clause(failure)})"
             _log.info("Stream connection %s ended%s. It will be reopened in %.1f s.", self.name, why, wait)
             self._pause(wait)
 

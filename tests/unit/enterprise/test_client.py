@@ -107,7 +107,7 @@ def test_a_batch_that_is_not_in_its_hour_is_not_found(client, fake, hour, conten
             Reply(200, b"this is not gzip at all", {"Content-Encoding": "gzip"}),
             errors.ServiceUnavailable,
             True,
-            "compression is damaged",
+            "compressed response is corrupt",
         ),
         (Reply(302, b"", {"Location": "/elsewhere"}), errors.ServiceUnavailable, True, "empty body"),
         (Reply(418, b"{}"), errors.UnexpectedAnswer, False, "not documented"),

@@ -64,7 +64,7 @@ def test_lines_of_every_length_become_rows_or_rejects_whole(lake, rows):
         assert reject["raw_bytes"] == len(line)
         assert data[reject["byte_offset"] :].startswith(line)
         assert reject["raw"] == (line if len(line) <= 1000 else line[:100])
-        assert ("longest record" in reject["reason"]) == (len(line) > 10_000)
+        assert ("maximum record length" in reject["reason"]) == (len(line) > 10_000)
     long = [whole(lake, reject) for reject in rejected if reject["raw_path"] is not None]
     assert gzip.decompress(lines_file(made.rejects_path).read_bytes()) == b"".join(line + b"\n" for line in long)
     good = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 
@@ -12,6 +13,8 @@ import yaml
 from resources import datasets
 from resources.datasets import Family
 from resources.enterprise import endpoints
+from resources.enterprise.account import authenticator
+from resources.enterprise.account import operations as account_operations
 from resources.sandbox.api import streams
 from resources.sandbox.api.app import OPERATIONS as DATA
 from resources.sandbox.api.app import describe
@@ -201,6 +204,9 @@ class TestServed:
     def test_the_clients_paths_are_those_described(self):
         """Each is an operation's, and every operation but those for monitoring has one."""
         made = {value for name, value in vars(endpoints).items() if name.isupper() and str(value).startswith("/")}
+        for module in (authenticator, account_operations):
+            sent = re.findall(r"\b_?post[(,]\s*\"([a-z-]+)\"", inspect.getsource(module))
+            made |= {f"/v1/{name}" for name in sent}
         made |= {endpoints.article("A/b"), endpoints.structured("A/b")}
         made |= {endpoints.entity(kind, "Q1") for kind in ("items", "properties", "labels")}
         for dataset in datasets.datasets():

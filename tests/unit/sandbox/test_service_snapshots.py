@@ -182,6 +182,17 @@ class TestDownloads:
         assert len(whole.content) == int(head.headers["Content-Length"])
         assert round(len(whole.content) / 1e6, 6 if "chunk" in path else 3) == record["size"]["value"]
 
+    def test_the_chunks_together_are_the_snapshot(self, client):
+        def lines(content):
+            with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+                return [line for member in archive for line in archive.extractfile(member).read().splitlines()]
+
+        whole = lines(client.call(DOWNLOAD, allow_redirects=True).content)
+        pieces = []
+        for name in client.call(ONE).json()["chunks"]:
+            pieces += lines(client.call(f"{CHUNKS}/{name}/download", allow_redirects=True).content)
+        assert sorted(pieces) == sorted(whole)
+
     def test_faults_hit_chunks_too(self, client):
         client.sandbox.faults.add(path="/v2/snapshots/*/chunks/*_chunk_1/download", kind="cut")
         with pytest.raises(requests.RequestException):

@@ -12,9 +12,9 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -103,7 +103,7 @@ class Converter:
         self.memory_bytes = memory_bytes
         self._level = level
         self.record_bytes_max = record_bytes_max
-        self._buffers = Buffers(BLOCK_BYTES, record_bytes_max)
+        self._buffers = Buffers(wanted + 1, BLOCK_BYTES, record_bytes_max)
         # one block that is being read, and two blocks per worker: one being converted and one waiting to be written
         self._room = threading.Semaphore(2 * wanted + 1)
         self._pool = ThreadPoolExecutor(wanted, thread_name_prefix="lake")
@@ -178,10 +178,6 @@ class Converter:
         progress: Callable[[int, int], None] | None,
     ) -> ConvertedFile:
         started = time.perf_counter()
-        if self._buffers.was_long:
-            # return the memory of earlier long lines to the system, to keep this archive within the limit
-            self._buffers.was_long = False
-            trim()
         kept, digest = (
             conversions.bodies_kept(archive.table, bodies),
             conversions.digest_of(archive, bodies, self.record_bytes_max),
@@ -192,6 +188,7 @@ class Converter:
         changes, line_count, has_strangers = Counter[str](), 0, False
         reader = RecordReader(archive.table, archive.given, kept, archive.latest)
         with (
+            _trimmed(self._buffers),
             ParquetFile(target, archive.table, layout.storage) as rows_file,
             RejectsFile(rejects_target, archive, layout, self._level) as rejects,
             closing(
@@ -273,6 +270,16 @@ def _is_whole(conversion: ConvertedFile, layout: Layout) -> bool:
     except (*UNREADABLE, EOFError):
         return False
     return True
+
+
+@contextmanager
+def _trimmed(buffers: Buffers) -> Iterator[None]:
+    """Return the memory of long lines to the system on exit, to keep the next archive within the limit."""
+    try:
+        yield
+    finally:
+        if buffers.forget_long():
+            trim()
 
 
 def convert(

@@ -35,7 +35,7 @@ def encode_block(block: Block, reader: RecordReader, rejects: RejectsFile, level
     """Decode and encode a block, and return its buffer to the pool."""
     try:
         rows = reader.read(block.view)
-        block.view.release()
+        block.release()
         rejected = rejects.of_block(rows.rejects, block) if len(rows.rejects) else None
         rows.rejects = rejects_of(())
         has_changes = "change_type" in rows.batch.schema.names

@@ -1,22 +1,22 @@
 """Archive reader that yields blocks of complete lines ahead of the converter.
 
-The archive is read once, as a stream, into buffers. A buffer contains the lines of as many members as fit. Only the
-incomplete line at the end of a buffer is copied.
+The archive is read once, as a stream, into reused buffers. A buffer contains the lines of as many members as fit. Only
+the incomplete line at the end of a buffer is copied.
 """
 
 from __future__ import annotations
 
 import codecs
+import mmap
 from collections.abc import Generator, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-import pyarrow as pa
 from isal import isal_zlib
 
-from resources.lake.archive.buffers import Block, Buffers, LongLine, Span
+from resources.lake.archive.buffers import NOTHING, Block, Buffers, Loan, LongLine, Span
 from resources.lake.errors import ArchiveError
 from resources.tar import Contents, TarStream, members
 
@@ -46,15 +46,12 @@ class _Cutter:
         self._buffers = buffers
         self._room = buffers.size - 1  # one spare byte, for a line feed that is missing at the end of a member
         self._step = min(_STEP, buffers.size // 2)
-        self._spans: list[Span] = []  # members of the unused bytes, in buffer order; the last member can be empty
+        self._loan: Loan | None = None
+        self._memory = NOTHING
+        self._start = self._filled = 0  # bounds of the bytes that are not yet in a block
+        self._spans: list[Span] = []  # members with these bytes, in buffer order; the last member can be empty
         self._remaining = 0  # unread bytes of the current member
-        self._begin()
-
-    def _begin(self, rest: bytes = b"") -> None:
-        """Continue in a new buffer, which starts with an incomplete line."""
-        self._memory = _allocated(self._buffers.size)
-        self._memory[: len(rest)] = rest
-        self._start, self._filled = 0, len(rest)  # bounds of the bytes that are not yet in a block
+        self._rest = b""
 
     def member(self, name: str, size: int) -> Iterator[Block | LongLine]:
         """Read one member and yield the complete lines each time the buffer is full."""
@@ -63,27 +60,60 @@ class _Cutter:
         mark = len(head) if head == _BOM else 0
         if mark == size:
             return
-        if len(self._spans) >= BLOCK_LINES_MAX or self._filled + len(head) > self._room:
-            yield from self.turn()
+        if len(self._spans) >= BLOCK_LINES_MAX:
+            yield from self._cut()
+        if self._filled + len(head) > self._room:
+            yield from self._turn()
         if self._spans and self._spans[-1].place == self._filled:
             self._spans.pop()
         self._spans.append(Span(name, self._filled, 0, mark, 1))
-        self._memory[self._filled : self._filled + len(head) - mark] = head[mark:]
-        self._filled += len(head) - mark
+        self._put(head[mark:])
         while self._remaining:
             if self._filled >= self._room:
-                yield from self.turn()
+                yield from self._turn()
             else:
                 self._filled += self._read(self._memory, self._filled, self._room - self._filled)
         if self._filled > self._start and self._memory[self._filled - 1] != _LF:
             self._memory[self._filled] = _LF
             self._filled += 1
 
-    def _read(self, memory: memoryview, place: int, most: int) -> int:
+    def rest(self) -> Iterator[Block]:
+        """Yield the lines that remain after the last member."""
+        yield from self._cut()
+        self.close()
+
+    def close(self) -> None:
+        """Return the buffer to the pool."""
+        if self._loan is not None:
+            self._loan.drop()
+        self._loan, self._memory = None, NOTHING
+        self._start = self._filled = 0
+
+    def _put(self, data: bytes) -> None:
+        if self._loan is None:
+            self._loan = self._buffers.take()
+            self._memory = self._loan.memory
+        self._memory[self._filled : self._filled + len(data)] = data
+        self._filled += len(data)
+
+    def _read(self, memory: mmap.mmap, place: int, most: int) -> int:
         count = min(most, self._remaining)
-        self._stream.exactly(memory[place : place + count])
+        with memoryview(memory) as view:
+            self._stream.exactly(view[place : place + count])
         self._remaining -= count
         return count
+
+    def _cut(self) -> Iterator[Block]:
+        """Yield the buffer's complete lines as blocks."""
+        while self._spans:
+            spans, count, end = self._measure()
+            if not count or self._loan is None:
+                return
+            view = memoryview(self._memory)[self._start : end]
+            self._start = end
+            yield Block(view, spans, count, self._file.tell(), self._loan.share())
+            if count < BLOCK_LINES_MAX:
+                return
 
     def _measure(self) -> tuple[tuple[Span, ...], int, int]:
         """Return the next block's spans, line count and end, and remove these spans from `_spans`."""
@@ -104,104 +134,94 @@ class _Cutter:
         self._spans[:done] = [following] if place < stop or done == len(stops) else []
         return tuple(found), count, end
 
-    def turn(self) -> Iterator[Block | LongLine]:
-        """Yield the buffer's complete lines, and copy the incomplete line to another buffer."""
-        blocks: list[Block] = []
-        count = BLOCK_LINES_MAX
-        while self._spans and count >= BLOCK_LINES_MAX:
-            spans, count, end = self._measure()
-            if count:
-                blocks.append(Block(self._memory[self._start : end], spans, count, self._file.tell()))
-                self._start = end
+    def _turn(self) -> Iterator[Block | LongLine]:
+        """Yield a full buffer's complete lines, and copy the incomplete line to another buffer."""
+        yield from self._cut()
         if self._filled - self._start >= self._room:
             yield from self._long()
         else:
-            # leave the blocks as the only owners of the buffer
-            self._begin(bytes(self._memory[self._start : self._filled]))
-            self._spans = [replace(span, place=0) for span in self._spans]
-            yield from blocks
+            self._rest = self._memory[self._start : self._filled]
+            # return this buffer before requesting another, because readers that wait with a buffer would deadlock
+            self.close()
+        self._spans = [replace(span, place=0) for span in self._spans]
+        self._put(self._rest)
+        self._rest = b""
 
     def _long(self) -> Iterator[Block | LongLine]:
         """Yield a line that exceeds the buffer, in separate memory."""
-        self._buffers.long_line.acquire()  # the line's consumer releases the lock, possibly in another thread
-        self._buffers.was_long = True
+        loan = self._buffers.take_long(self._step + 1)
         try:
-            memory = _allocated(self._buffers.longest + self._step + 1)
-            end, filled = self._read_long(memory)
+            end, filled = self._read_long(loan.memory)
         except BaseException:
-            self._buffers.long_line.release()
+            loan.drop()
             raise
         span = self._spans.pop()
         if end <= self._buffers.longest:
-            lines = (replace(span, place=0, line=0),)
-            block = Block(memory[: end + 1], lines, 1, self._file.tell(), self._buffers.long_line)
-            self._begin(bytes(memory[end + 1 : filled]))
-            del memory  # leave the block as the only owner
+            view = memoryview(loan.memory)[: end + 1]
+            block = Block(view, (replace(span, place=0, line=0),), 1, self._file.tell(), loan)
+            self._rest = loan.memory[end + 1 : filled]
+            del view, loan  # leave the block as the only owner of the view
             yield block
         else:
             line = LongLine(span.member, span.number, span.offset)
-            line.pieces = self._pieces(memory, end, filled, line)
+            line.pieces = self._pieces(loan.memory, end, filled, line)
             try:
                 yield line
                 for _ in line.pieces:  # skip the parts that the consumer did not read
                     pass
             finally:
-                self._buffers.long_line.release()
+                loan.drop()
             end = line.size
         self._spans.append(Span(span.member, 0, 0, span.offset + end + 1, span.number + 1))
 
-    def _read_long(self, memory: memoryview) -> tuple[int, int]:
+    def _read_long(self, memory: mmap.mmap) -> tuple[int, int]:
         """Read until the line ends or is too long. Return the line's end (or `filled`) and the filled size."""
         filled, end = self._filled - self._start, -1
-        memory[:filled] = self._memory[self._start : self._filled]
-        self._begin()
+        with memoryview(self._memory) as view:
+            memory[:filled] = view[self._start : self._filled]
+        self.close()
         while self._remaining and end < 0 and filled <= self._buffers.longest:
             count = self._read(memory, filled, self._step)
-            end = bytes(memory[filled : filled + count]).find(b"\n")
-            end = end if end < 0 else filled + end
+            end = memory.find(b"\n", filled, filled + count)
             filled += count
         if end < 0:
-            memory[filled] = _LF  # the memory has a spare byte
+            memory[filled] = _LF  # `take_long` allocated a spare byte
             end = filled
         return end, filled
 
-    def _pieces(self, memory: memoryview, end: int, filled: int, line: LongLine) -> Iterator[memoryview]:
+    def _pieces(self, memory: mmap.mmap, end: int, filled: int, line: LongLine) -> Iterator[memoryview]:
         """Yield the parts of an overlong line, starting with the part that was already read."""
+        view = memoryview(memory)
         line.size = end
-        yield memory[:end]
+        yield view[:end]
         while self._remaining and end == filled:
             filled = self._read(memory, 0, self._step)
-            end = bytes(memory[:filled]).find(b"\n")
+            end = memory.find(b"\n", 0, filled)
             end = filled if end < 0 else end
             line.size += end
-            yield memory[:end]
+            yield view[:end]
         line.archive_bytes = self._file.tell()
-        self._begin(bytes(memory[end + 1 : filled]))
+        self._rest = memory[end + 1 : filled]
 
 
-def _allocated(size: int) -> memoryview:
-    """Return memory from Arrow's pool, which reuses the memory of earlier blocks."""
-    return memoryview(pa.allocate_buffer(size)).cast("B")
-
-
-def _lines(memory: memoryview, start: int, stop: int, most: int) -> tuple[int, int]:
+def _lines(memory: mmap.mmap, start: int, stop: int, most: int) -> tuple[int, int]:
     """Count the lines between two positions, up to `most` lines or one stride more, and find the last line's end.
 
     For long lines, `find` is seven times as fast as `count`.
     """
     count, end = 0, start
     while start < stop and count < most:
-        stride = bytes(memory[start : min(start + _STRIDE, stop)])
-        leaps, seen, place = min(_LEAPS, most - count), 0, 0
-        while seen < leaps and (found := stride.find(b"\n", place) + 1):
-            place = found
+        limit, leaps, seen = min(start + _STRIDE, stop), min(_LEAPS, most - count), 0
+        while seen < leaps and (place := memory.find(b"\n", start, limit) + 1):
+            start = end = place
             seen += 1
-        if seen == _LEAPS and seen < most - count:
-            seen += stride.count(b"\n", place)
-            place = stride.rfind(b"\n") + 1
-        end = start + place if place else end
+        if seen == most - count:
+            return most, end
+        if seen == _LEAPS:
+            seen += memory[start:limit].count(b"\n")
+            end = memory.rfind(b"\n", start, limit) + 1 or end
         count += seen
-        start += len(stride)
+        start = limit
     return count, end
 
 
@@ -210,9 +230,9 @@ def read_blocks(
 ) -> Generator[Block | LongLine, None, None]:
     """Yield all lines, including blank lines, from an archive's `.ndjson` members, in order.
 
-    The consumer must call `done` for each block, because the next long line waits for this call. `contents` collects
-    facts about all members. Raises ArchiveError if the archive is empty, damaged or truncated, or has no `.ndjson`
-    member.
+    The blocks use memory from `buffers`. The consumer must release each block; otherwise, the reader blocks forever.
+    `contents` collects facts about all members. Raises ArchiveError if the archive is empty, damaged or truncated, or
+    has no `.ndjson` member.
     """
     contents = Contents() if contents is None else contents
     with path.open("rb") as file:
@@ -224,6 +244,9 @@ def read_blocks(
         if not path.stat().st_size:
             raise ArchiveError(path, "the archive is empty (0 bytes)")
         cutter = _Cutter(file, stream, buffers)
-        for name, size in members(stream, contents):
-            yield from cutter.member(name, size)
-        yield from cutter.turn()
+        try:
+            for name, size in members(stream, contents):
+                yield from cutter.member(name, size)
+            yield from cutter.rest()
+        finally:
+            cutter.close()

@@ -300,7 +300,7 @@ def test_a_slow_consumer_is_waited_for(make_client, fake, batch, content, second
 def test_the_floor_of_free_disk_holds_before_a_download(make_client, fake, hour, batch, target):
     free = shutil.disk_usage(target.parent.parent).free
     client = make_client(limits=Limits(keep_free_bytes=2 * free))
-    with pytest.raises(errors.DiskFull, match=rf"400,000 bytes are missing, .* and {2 * free:,} must stay free"):
+    with pytest.raises(errors.DiskFull, match=rf"400,000 more bytes are needed, .* and {2 * free:,} must stay free"):
         client.hours.download(hour, batch, target)
     assert list(target.parent.iterdir()) == []
 

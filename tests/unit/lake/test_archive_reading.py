@@ -125,7 +125,7 @@ def test_blocks_are_whole_lines_with_their_places(lake, size):
     """Of two members, the first without a line feed at its end, in buffers that cut them anywhere."""
     datas = [b"\n".join(b"%d:%s" % (n, b"x" * (n * 37 % 900)) for n in range(count)) for count in (400, 70)]
     found = {}
-    for block in read_blocks(lake.archive(*datas).path, Buffers(size)):
+    for block in read_blocks(lake.archive(*datas).path, Buffers(1, size)):
         content = bytes(block.view)
         assert content.endswith(b"\n")
         assert block.line_count == content.count(b"\n")

@@ -90,7 +90,7 @@ def test_the_same_lines_give_the_same_files(lake):
 def test_a_long_line_that_nobody_reads_is_passed_over(lake):
     lines = [b"a" * 100, b"b" * 9000, b"c" * 100, b"d" * 7000]
     found = []
-    for block in read_blocks(lake.archive(b"\n".join(lines)).path, Buffers(2048, 5000)):
+    for block in read_blocks(lake.archive(b"\n".join(lines)).path, Buffers(1, 2048, 5000)):
         if isinstance(block, LongLine):
             found.append((block.number, block.offset))
         else:

@@ -49,7 +49,7 @@ def test_short_lines_fill_a_row_group_by_their_number(lake, monkeypatch):
     monkeypatch.setattr("resources.lake.archive.blocks.BLOCK_LINES_MAX", 7)
     archive = lake.archive(b"\n".join(b"%d" % n for n in range(20)), b"a\nb\n" * 7)
     counts, content = [], []
-    for block in read_blocks(archive.path, Buffers(1000)):
+    for block in read_blocks(archive.path, Buffers(1, 1000)):
         counts.append(block.line_count)
         content += bytes(block.view).split()
         block.done()

@@ -179,7 +179,7 @@ def of_files(dataset: Dataset) -> list[Check[Made]]:
             "The hourly files and the realtime stream contain the same events, for the part of the hour that the "
             "stream covers.",
             _agreeing,
-            "The files are authoritative. Events that only the stream contains are missing from the mirror. See "
+            "The files are authoritative. Events that appear only in the stream are missing from the mirror. See "
             "`wme rejects`, or materialize the hour again.",
             is_warning=True,
         ),

@@ -154,7 +154,7 @@ def members(stream: TarStream, contents: Contents) -> Iterator[tuple[str, int]]:
         try:
             info = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
         except tarfile.HeaderError as error:
-            what = "the data after the end of the tar is not a tar" if zeros else "the tar is damaged"
+            what = "the data after the tar archive is not another tar archive" if zeros else "the tar is damaged"
             raise stream.error(f"{what}: {error}") from error
         contents.goes_on |= bool(zeros and found)
         zeros = 0

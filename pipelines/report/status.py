@@ -199,7 +199,7 @@ def _tell_published(report: Status, warehouse: Reader, path: Path, settings: Set
     elif count := int(about.get("missing_lake_file_count", "0")):
         report.troubles.append(
             f"{counted(count, 'lake file')} missing from the published file {'is' if count == 1 else 'are'} available "
-            "again. The next publication includes the rows. Run `wme publish` to publish now."
+            "again. The next publication will include these rows. Run `wme publish` to publish now."
         )
 
 

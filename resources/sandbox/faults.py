@@ -207,7 +207,7 @@ def _bad_line(line: bytes, kind: str, details: dict[str, Any]) -> bytes:
         record["identifier"] = "not a number"
     else:
         body = record.setdefault("article_body", {})
-        record |= {"identifier": HUGE_ARTICLE_ID, "name": "A page of extraordinary size"}
+        record |= {"identifier": HUGE_ARTICLE_ID, "name": "An extremely large page"}
         body["wikitext"] = "A long paragraph. " * (int(details["size"]) // 18)
     return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 

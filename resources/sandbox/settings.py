@@ -157,7 +157,10 @@ class Settings(BaseModel):
         default=50.0, ge=0, description="maximum messages per second on a stream with all parts; 0 disables the limit"
     )
     speed: float = Field(
-        default=1.0, gt=0, le=_MOST_SPEED, description="clock speed as a multiple of real time since the first start"
+        default=1.0,
+        gt=0,
+        le=_MOST_SPEED,
+        description="clock speed as a multiple of real time, counted from the first start",
     )
     snapshot_hour: int = Field(
         default=0,

@@ -248,10 +248,10 @@ _COLUMNS = (
     *_flags(
         "visibility",
         {
-            "text": "True if the revision's text is visible (visibility-change only).",
-            "editor": "True if the revision's editor is visible (visibility-change only).",
-            "user": "Same as visibility_editor, under the name in the service's interface description.",
-            "comment": "True if the edit summary is visible (visibility-change only).",
+            "text": "True if the revision's text is visible (visibility-change events only).",
+            "editor": "True if the revision's editor is visible (visibility-change events only).",
+            "user": "Same as visibility_editor, under the name used in the service's interface description.",
+            "comment": "True if the edit summary is visible (visibility-change events only).",
         },
         prefix="visibility_",
     ),

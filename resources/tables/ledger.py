@@ -130,7 +130,7 @@ SNAPSHOTS = Table(
 #: Rejected records, as a conversion writes them to the lake. The file's folder identifies their table.
 REJECTED_LINES = Table(
     "rejects",
-    "Unmodified records that could not be converted, with the reason. No record is dropped.",
+    "Records that could not be converted, stored unchanged, with the reason. No record is dropped.",
     (
         *_FILE,
         required("archive", TEXT, "Path of the archive file, relative to the archive folder."),
@@ -143,8 +143,7 @@ REJECTED_LINES = Table(
         Column(
             "raw_path",
             TEXT,
-            "File with the complete line if the line is over 1 MiB, relative to the lake's folder. Null if `raw` is "
-            "complete.",
+            "Path, relative to the lake's folder, of the file with the complete line. Null if `raw` is complete.",
         ),
         Column("raw_offset", INT, "Byte offset of the line's gzip member in that file, starting at 0."),
     ),

@@ -87,7 +87,7 @@ ANSWERS = {
     "SELECT picture FROM '{}/lake/maps/*/*/*.parquet'": [("*",)],
     "SELECT snapshot_id, sheet_id, extra FROM maps": [(NAME, 7, '{"scale":12}')],
     "SELECT state, row_count FROM hours WHERE table_name = 'sightings'": [("loaded", 2)],
-    "SELECT starts_with(reason, 'kind is none of comet, meteor') FROM rejects": [(True,)],
+    "SELECT starts_with(reason, 'kind is not one of comet, meteor') FROM rejects": [(True,)],
 }
 
 

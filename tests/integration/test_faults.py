@@ -520,7 +520,7 @@ def test_passing_faults_are_got_over_and_bad_lines_are_rejected_whole_and_every_
     assert mirror.loaded() == truth
     assert mirror.states() == dict.fromkeys(truth, "loaded") | {(empty, "frwiki"): "empty"}
     assert [pq.read_metadata(path).num_rows for path in mirror.lake_files() if f"hour={empty:%H}" in str(path)].count(0)
-    [(page,)] = mirror.rows("SELECT article_id FROM article_changes WHERE name = 'A page of extraordinary size'")
+    [(page,)] = mirror.rows("SELECT article_id FROM article_changes WHERE name = 'An extremely large page'")
     mirror.publish()
     bodies = mirror.warehouse.sql("SELECT length(wikitext) FROM article_bodies WHERE article_id = ?", [page]).rows
     assert len(bodies) == 1

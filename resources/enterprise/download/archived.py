@@ -67,7 +67,7 @@ def read_listing(path: files.StrPath) -> Listing[Batch]:
         why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error.what
         wrong = errors.IntegrityError(
             f"{path} is not a batch listing ({why}). Nothing was changed. Remove the file, and fetch the hour again "
-            "while the service retains the hour. Complete archives are not fetched again."
+            "while the service still retains it. Complete archives are not fetched again."
         )
         raise wrong from None
     sidecar = Sidecar.read(path)

@@ -100,7 +100,7 @@ class RetryPolicy:
 
 
 class TooSlowError(TimeoutError):
-    """The response was not complete in time."""
+    """The response did not end in time."""
 
 
 class Deadline:
@@ -128,7 +128,7 @@ class Deadline:
         """Return the remaining seconds. Raises TooSlowError if the time limit has passed."""
         left = self._at - time.monotonic()
         if left <= 0:
-            raise TooSlowError("The response was not complete in time.")
+            raise TooSlowError("The response did not end in time.")
         return left
 
     def attach(self, end: Callable[[], None]) -> None:

@@ -158,7 +158,7 @@ _LONGEST_SHOWN: Final = 300
 _REASONS: Final[dict[str, tuple[type[BaseException], ...]]] = {
     "the name of the host cannot be resolved": (urllib3.exceptions.NameResolutionError,),
     "the connection timed out": (urllib3.exceptions.ConnectTimeoutError,),
-    "the response was not complete in time": (TooSlowError,),
+    "the response did not end in time": (TooSlowError,),
     "no response in time": (urllib3.exceptions.ReadTimeoutError,),
     "the host could not prove who it is (TLS)": (
         requests.exceptions.SSLError,

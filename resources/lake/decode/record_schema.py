@@ -190,7 +190,7 @@ class Rules:
         for column, array in declared:
             if column.values:
                 known = pc.is_in(array, value_set=pa.array([*column.values, None], column.type))
-                mark(pc.invert(known), f"{column.path or column.name} is none of {', '.join(column.values)}.")
+                mark(pc.invert(known), f"{column.path or column.name} is not one of {', '.join(column.values)}.")
         for name in self.most:
             column = self.table[name]
             mark(

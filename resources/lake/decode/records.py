@@ -38,8 +38,8 @@ from resources.tables import Table
 
 #: Default reasons by verdict, for lines without a separate reason.
 _COMMON = {
-    SHORT: "It has fewer bytes than any record ({}).",
-    NO_OBJECT: "It is not one JSON object in UTF-8 with every key once.",
+    SHORT: "It is shorter than any possible record ({} bytes).",
+    NO_OBJECT: "It is not a single UTF-8 JSON object without duplicate keys.",
     MISTYPED: "One of its values is not as declared.",
 }
 _BLANK = b" \t\r"

@@ -107,7 +107,7 @@ def move_window(build: Build, before: datetime | None = None) -> Moved | None:
             raise LakeFileError(
                 f"For the hours from {hour_text(step.first_hour)} until {hour_text(step.end_hour)} UTC, the warehouse "
                 f"has {left} changes that are also in compacted files, but the ledger counts {step.row_count}. "
-                "Nothing was changed; the changes stay in the warehouse. Load these hours again."
+                "No file was changed, and the rows remain in the warehouse. Load these hours again."
             )
         connection.execute("UPDATE internal.hot_window SET first_hour = ?", [step.end_hour])
         raise_revision(connection)

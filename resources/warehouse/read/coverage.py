@@ -109,7 +109,7 @@ class Gap:
         span = hour_text(self.first)
         if self.hour_count > 1:
             span += f" to {hour_text(self.last)} ({counted(self.hour_count, 'hour')})"
-        more = " The other hours failed in the same way; the `hours` table contains each reason." if self.varies else ""
+        more = " The other hours failed in the same way; the `hours` table gives each reason." if self.varies else ""
         return f"{self.place} {span}: {self.state}. {self.reason or ''}{more}".strip()
 
 

@@ -134,7 +134,7 @@ def test_values_of_other_types_missing_keys_and_other_broken_rules_have_their_re
             "is_part_of.identifier is not enwiki, which the archive is of.",
         ),
         (put(record, "namespace.identifier", 14), "namespace.identifier is not 0, which the archive is of."),
-        (put(record, "event.type", "explosion"), "event.type is none of update, delete, visibility-change."),
+        (put(record, "event.type", "explosion"), "event.type is not one of update, delete, visibility-change."),
     ]
     made = lake.convert(put(lake.record(1), "name", "x" * 500 + "y"), *(line for line, _ in bad))
     assert made.row_count == 1

@@ -264,8 +264,8 @@ def test_zeros_at_the_end_are_nothing_to_tell_of(lake, zeros):
     ("tail", "told"),
     [
         (b"x", "unexpected data follows the end of the tar"),
-        (b'{"name":"x"}\n' * 100, "the data after the end of the tar is not a tar"),
-        (bytes(511) + b"x", "the data after the end of the tar is not a tar"),
+        (b'{"name":"x"}\n' * 100, "the data after the tar archive is not another tar archive"),
+        (bytes(511) + b"x", "the data after the tar archive is not another tar archive"),
         (bytes(5120) + b"\n", "unexpected data follows the end of the tar"),
     ],
 )

@@ -387,7 +387,7 @@ def test_tables_of_other_kinds(dataset, monkeypatch):
             "id is empty.",
             "id is missing, and no row can be without it.",
             "each of first, at.last is missing, and no row can be without it.",
-            "label is none of Page, none, plain, .",
+            "label is not one of Page, none, plain, .",
         }
 
 
@@ -406,5 +406,5 @@ def test_columns_that_follow_from_others(monkeypatch):
     ]
     assert rows.rejects["reason"].to_pylist() == [
         "at.namespace is not 0, which the archive is of.",
-        "kind.code is none of wet, dry.",
+        "kind.code is not one of wet, dry.",
     ]

@@ -138,7 +138,7 @@ def test_each_is_kept_with_its_place_and_a_reason(lake, rows, how, small_blocks)
 def test_many_different_ones_share_a_reason_and_equal_ones_have_theirs(lake, rows):
     """Lines without an end are no JSON, and each of the first has its own reason; so have those of another type."""
     kinds = {
-        "no end": "It is not one JSON object in UTF-8 with every key once.",
+        "no end": "It is not a single UTF-8 JSON object without duplicate keys.",
         "another type": "One of its values is not as declared.",
     }
     for name, common in kinds.items():
@@ -155,7 +155,7 @@ def test_many_different_ones_share_a_reason_and_equal_ones_have_theirs(lake, row
     assert (
         reasons[64]
         == reasons[1000]
-        == f"It has fewer bytes than any record ({record_schema_of(ARTICLE_CHANGES.table).least_bytes})."
+        == f"It is shorter than any possible record ({record_schema_of(ARTICLE_CHANGES.table).least_bytes} bytes)."
     )
 
 

@@ -160,7 +160,7 @@ def test_hours_that_failed_alike_with_files_of_their_own_are_one_sentence(survey
     assert told([replace(place, cells=tuple(cells))]) == [
         (
             f"enwiki namespace 0 2026-03-04 11:00 to 2026-03-04 12:00 (2 hours): missing. {reasons[9]} The other hours "
-            "failed in the same way; the `hours` table contains each reason."
+            "failed in the same way; the `hours` table gives each reason."
         ),
         f"enwiki namespace 0 2026-03-04 13:00: missing. {LOST}",
     ]

@@ -37,6 +37,18 @@ def tar_bytes(members: list[tuple[str, bytes]], **options: Any) -> bytes:
     return out.getvalue()
 
 
+def put(record: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+    """The record, with a value at a path like `version.editor.name`; `...` leaves it out."""
+    *parents, last = path.split(".")
+    place = record
+    for part in parents:
+        place = place.setdefault(part, {})
+    place[last] = value
+    if value is ...:
+        del place[last]
+    return record
+
+
 @dataclass(frozen=True)
 class Lake:
     """Makes archives and converts them."""

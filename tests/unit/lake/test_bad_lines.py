@@ -8,27 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from resources.lake import ArchiveError, convert
-
-
-def without(record: dict, path: str) -> dict:
-    copy = json.loads(json.dumps(record))
-    *parents, last = path.split(".")
-    place = copy
-    for part in parents:
-        place = place[part]
-    del place[last]
-    return copy
-
-
-def put(record: dict, path: str, value) -> dict:
-    copy = json.loads(json.dumps(record))
-    *parents, last = path.split(".")
-    place = copy
-    for part in parents:
-        place = place.setdefault(part, {})
-    place[last] = value
-    return copy
-
+from tests.unit.lake.conftest import put
 
 TEXT = b'{"name":"x","identifier":1}'
 BAD_LINES = {
@@ -58,7 +38,9 @@ BAD_LINES = {
     "deep": (b'{"new":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "Nested too deeply"),
     "deep, known": (b'{"name":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "Nested too deeply"),
 }
-MISTYPED = [
+REQUIRED = ("is_part_of.identifier", "namespace.identifier", "identifier", "version.identifier", "name")
+#: A place, a value that it cannot have, and why.
+BAD_VALUES = [
     ("identifier", "7", 'identifier is the text "7", where a number is declared.'),
     ("identifier", 7.5, "identifier is the number 7.5, where a whole number of at most 64 bits is declared."),
     ("identifier", 2**63, "where a whole number of at most 64 bits is declared."),
@@ -85,13 +67,11 @@ MISTYPED = [
     ("version.scores.revertrisk.probability.true", 10**400, "where a finite number is declared."),
     ("version.size.value", 10**400, "where a finite number is declared."),
     ("url", {"x": 1}, "url is an object, where text is declared."),
-]
-BROKEN_RULES = [
-    ("is_part_of.identifier", "is_part_of.identifier is missing, and no row can be without it."),
-    ("namespace.identifier", "namespace.identifier is missing, and no row can be without it."),
-    ("identifier", "identifier is missing, and no row can be without it."),
-    ("version.identifier", "version.identifier is missing, and no row can be without it."),
-    ("name", "name is missing, and no row can be without it."),
+    *((path, ..., f"{path} is missing, and no row can be without it.") for path in REQUIRED),
+    ("name", "", "name is empty."),
+    ("is_part_of.identifier", "frwiki", "is_part_of.identifier is not enwiki, which the archive is of."),
+    ("namespace.identifier", 14, "namespace.identifier is not 0, which the archive is of."),
+    ("event.type", "explosion", "event.type is not one of update, delete, visibility-change."),
 ]
 
 
@@ -119,22 +99,11 @@ def test_each_bad_line_among_good_ones_has_its_place_and_reason(lake, rows):
 
 
 def test_values_of_other_types_missing_keys_and_other_broken_rules_have_their_reasons(lake, rows):
-    record = lake.record(2)
-    timeless = {key: value for key, value in record.items() if key not in {"event", "date_modified"}}
+    timeless = {key: value for key, value in lake.record(2).items() if key not in {"event", "date_modified"}}
+    no_time = "event.date_published, event.date_created, date_modified is missing, and no row can be without it."
     bad = [
-        *((put(record, path, value), reason) for path, value, reason in MISTYPED),
-        *((without(record, path), reason) for path, reason in BROKEN_RULES),
-        (record | {"name": ""}, "name is empty."),
-        (
-            timeless,
-            "each of event.date_published, event.date_created, date_modified is missing, and no row can be without it.",
-        ),
-        (
-            put(record, "is_part_of.identifier", "frwiki"),
-            "is_part_of.identifier is not enwiki, which the archive is of.",
-        ),
-        (put(record, "namespace.identifier", 14), "namespace.identifier is not 0, which the archive is of."),
-        (put(record, "event.type", "explosion"), "event.type is not one of update, delete, visibility-change."),
+        *((put(lake.record(2), path, value), reason) for path, value, reason in BAD_VALUES),
+        (timeless, f"each of {no_time}"),
     ]
     made = lake.convert(put(lake.record(1), "name", "x" * 500 + "y"), *(line for line, _ in bad))
     assert made.row_count == 1

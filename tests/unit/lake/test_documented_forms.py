@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime
 
 from pipelines.report.dictionary import render
+from tests.unit.lake.conftest import put
 
 NINE = datetime(2026, 11, 19, 9, tzinfo=UTC)
 #: Column, place, the value as JSON text, what the row holds; an exception's place is taken by None: a reject.
@@ -46,15 +47,9 @@ FORMS = [
 
 
 def test_forms(lake, rows):
-    lines = []
-    for _, path, text, _ in FORMS:
-        record = lake.record(2)
-        *parents, last = path.split(".")
-        place = record
-        for part in parents:
-            place = place.setdefault(part, {})
-        place[last] = "HERE"
-        lines.append(json.dumps(record).replace('"HERE"', text).encode())
+    lines = [
+        json.dumps(put(lake.record(2), path, "HERE")).replace('"HERE"', text).encode() for _, path, text, _ in FORMS
+    ]
     made = lake.convert(*lines)
     found, rejects = iter(rows(made.path)), iter(rows(made.rejects_path))
     for (column, path, _, expected), line in zip(FORMS, lines, strict=True):

@@ -19,6 +19,7 @@ from resources.lake.decode.record_schema import Tree
 from resources.lake.decode.records import RecordReader, Rows
 from resources.tables import TIMESTAMP, Column, Table
 from resources.tables.declaration import BATCH_HOUR, NAMESPACE_ID, PROJECT_ID
+from tests.unit.lake.conftest import put
 
 pytestmark = pytest.mark.usefixtures("library")
 
@@ -120,30 +121,25 @@ def value_of(rng: random.Random, declared: pa.DataType, depth: int = 0):
     return rng.choice(TEXTS) if rng.random() < 0.8 else "t" * rng.randrange(200)
 
 
-def record_of(rng: random.Random) -> dict:
+def record_of(rng: random.Random, table: Table = ARTICLE_CHANGES.table) -> dict:
     """A record with any of the declared fields in any order, now and then with unknown ones."""
     record: dict = {}
-    columns = [column for column in ARTICLE_CHANGES.table if column.path is not None]
-    rng.shuffle(columns)
-    for column in columns:
-        if not column.required and rng.random() < 0.6:
+    fixed = {"project_id": "enwiki", "namespace_id": 0} if rng.random() < 0.95 else {}
+    wanted = {column.first_of[-1] for column in table if column.required and column.first_of}
+    for column in rng.sample(table.columns, len(table.columns)):
+        is_wanted = column.required or column.name in wanted
+        if column.path is None or (not is_wanted and rng.random() < 0.6):
             continue
-        *parents, last = column.path.split(".")
-        place = record
-        for part in parents:
-            place = place.setdefault(part, {})
-        fixed = {"project_id": "enwiki", "namespace_id": 0, "change_type": rng.choice(["update", "delete"])}
-        value = value_of(rng, column.type) if column.name not in fixed else fixed[column.name]
-        if column.wire is not None and value is not None:
-            value = rng.choice([0, 12, 2**53 - 1, -3, 17])
-        place[last] = value
+        value = rng.choice([0, 12, 2**53 - 1, -3, 17]) if column.wire else value_of(rng, column.type)
+        if column.values and rng.random() < 0.9:
+            value = rng.choice(column.values)
+        if is_wanted and not value and rng.random() < 0.8:
+            value = {"string": "Page", "int64": 1}.get(str(column.type), TIMES[0])
+        put(record, column.path, fixed.get(column.name, value))
         if rng.random() < 0.002:
-            place["new"] = rng.choice([1, None, "x", [1, {"a": []}], {"b": {"c": 0.1}}, "é\u2028"])
-    if rng.random() < 0.9:
-        record["name"] = record["name"] or "Page"
-        record["identifier"] = record["identifier"] or 1
-        record["version"]["identifier"] = record["version"]["identifier"] or 2
-        record["date_modified"] = record.get("date_modified") or TIMES[0]
+            parent = column.path.rpartition(".")[0]
+            new = rng.choice([1, None, "x", [1, {"a": []}], {"b": {"c": 0.1}}, "é\u2028"])
+            put(record, f"{parent}.new".lstrip("."), new)
     if rng.random() < 0.02:
         record[rng.choice(["image", "version", "event", "visibility"])] = rng.choice([None, {}, [], 1])
     return record
@@ -272,14 +268,8 @@ def with_value(lake, text: str) -> list[bytes]:
         *("version.scores.revertrisk.probability.true", "image.thumbnail", "categories", "version", "event.type"),
         *("version.diff.dictionary_words.proportional_increase", "article_body.html", "version.diff", "new"),
     ):
-        record = lake.record(2)
-        *parents, last = path.split(".")
-        place = record
-        for part in parents:
-            place = place.setdefault(part, {})
-        place[last] = "HERE"
-        lines.append(json.dumps(record).replace('"HERE"', text).encode())
-        lines.append(json.dumps(record).replace('"HERE"', f"[{text}]").encode())
+        line = json.dumps(put(lake.record(2), path, "HERE"))
+        lines += [line.replace('"HERE"', one).encode() for one in (text, f"[{text}]")]
     return lines
 
 
@@ -335,23 +325,6 @@ READINGS = dataset(
 COUNTS = dataset(PROJECT_ID, NAMESPACE_ID, BATCH_HOUR, Column("n", INT, "", "n"), Column("extra", TEXT, ""))
 
 
-def reading_of(rng: random.Random, table: Table) -> dict:
-    record: dict = {}
-    for column in rng.sample(table.columns, len(table.columns)):
-        if column.path is None or rng.random() < 0.3:
-            continue
-        *parents, last = column.path.split(".")
-        place = record
-        for part in parents:
-            place = place.setdefault(part, {})
-        place[last] = value_of(rng, pa.int32() if column.wire else column.type)
-        if column.values and rng.random() < 0.9:
-            place[last] = rng.choice(column.values)
-    if rng.random() < 0.8:
-        record |= {"id": "r", "at": {"namespace": 0} | record.get("at", {}), "first": TIMES[0]}
-    return record
-
-
 @pytest.mark.parametrize(
     ("columns", "why"),
     [
@@ -372,7 +345,7 @@ def test_declarations_that_the_decoder_does_not_know_are_refused(columns, why):
 def test_tables_of_other_kinds(dataset, monkeypatch):
     rng, kept, rejected = random.Random(len(dataset.table.columns)), 0, set()
     for _ in range(30):
-        lines = [text_of(rng, reading_of(rng, dataset.table)).encode() for _ in range(rng.choice([1, 4, 30]))]
+        lines = [text_of(rng, record_of(rng, dataset.table)).encode() for _ in range(rng.choice([1, 4, 30]))]
         if rng.random() < 0.5:
             lines[rng.randrange(len(lines))] = spoil(rng, rng.choice(lines))
         found = compare(b"\n".join(lines), monkeypatch, dataset=dataset, bodies=dataset.table.bodies)

@@ -12,7 +12,7 @@ import pytest
 from resources.datasets.live import Run
 from resources.lake import Layout
 from resources.lake.stream_events import Continuity
-from tests.unit.lake.poisoned import NOW, ODD, REJECTED, Figures, event, line_of, play
+from tests.unit.lake.poisoned import NOW, ODD, REJECTED, changed, event, line_of, play
 from tests.unit.lake.test_live import lake_of, stored
 
 SAMPLE, ALL = 3, 1_000
@@ -44,16 +44,16 @@ def test_what_is_odd_and_an_event_all_the_same_is_kept(layout):
 
 def test_each_reject_has_its_reason(layout):
     reasons = {
-        "no date": "event.date_published is missing, so the hour of the event is unknown.",
-        "year 9999": "event.date_published is more than a day ahead.",
-        "half a year ago": "event.date_published is more than 31 days ago.",
-        "partition 51": "event.partition is not between 0 and 49.",
-        "offset of 2^53": "event.offset is not between 0 and 9007199254740991.",
-        "no identifier": "event.identifier is missing, so a duplicate could not be detected.",
-        "empty identifier": "event.identifier is empty.",
-        "long identifier": "event.identifier has more than 255 characters.",
+        "event.date_published is missing, so the hour of the event is unknown.": {"date_published": ...},
+        "event.date_published is more than a day ahead.": {"date_published": "9999-12-31T23:59:59.999999Z"},
+        "event.date_published is more than 31 days ago.": {"date_published": "2026-05-01T05:30:00Z"},
+        "event.partition is not between 0 and 49.": {"partition": 51},
+        "event.offset is not between 0 and 9007199254740991.": {"offset": 2**53},
+        "event.identifier is missing, so a duplicate could not be detected.": {"identifier": ...},
+        "event.identifier is empty.": {"identifier": ""},
+        "event.identifier has more than 255 characters.": {"identifier": "x" * 5_000},
     }
-    lines = {reason: REJECTED[kind](event(3, 8, "bad")) for kind, reason in reasons.items()}
+    lines = {reason: changed(**change)(event(3, 8, "bad")) for reason, change in reasons.items()}
     lake_of(layout).add([b"\n".join(lines.values()) + b"\n"], NOW)
     [path], [beside] = (layout.lake.rglob(f"*.{kind}.gz") for kind in ("reasons", "ndjson"))
     found = [gzip.decompress(one.read_bytes()).splitlines() for one in (path, beside)]
@@ -61,7 +61,7 @@ def test_each_reject_has_its_reason(layout):
 
 
 def test_a_sample_of_poisoned_sequences(tmp_path):
-    figures = Figures()
+    figures = Counter()
     for seed in range(SAMPLE):
         play(Layout(tmp_path / str(seed)), seed, figures)
     assert figures["sequences"] == SAMPLE
@@ -72,7 +72,7 @@ def test_a_sample_of_poisoned_sequences(tmp_path):
 @pytest.mark.soak
 def test_all_poisoned_sequences(tmp_path):
     for seed in range(ALL):
-        play(Layout(tmp_path / str(seed)), seed)
+        play(Layout(tmp_path / str(seed)), seed, Counter())
         shutil.rmtree(tmp_path / str(seed))
 
 

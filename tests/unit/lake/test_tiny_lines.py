@@ -20,6 +20,7 @@ from resources.lake.live import LiveLake
 from resources.lake.parquet.writer import encode
 from resources.lake.rejects import RejectsFile
 from resources.tables import REJECTED_LINES
+from tests.unit.lake.conftest import put
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -168,12 +169,8 @@ def test_no_record_has_fewer_bytes_than_the_least(dataset, how):
         of_event = column.name == "modified_at" and dataset.table["event_at"].required
         if column.path is None or not ((column.required and column.default is None) or of_event):
             continue
-        *parents, last = column.path.split(".")
-        place = record
-        for part in parents:
-            place = place.setdefault(part, {})
         plain = {"string": "x" if column.lookup else "", "int64": 0, "bool": True}.get(str(column.type), "2026-11-19")
-        place[last] = given.get(column.name, column.values[0] if column.values else plain)
+        put(record, column.path, given.get(column.name, column.values[0] if column.values else plain))
     line = json.dumps(record, separators=(",", ":")).encode()
     known = {name: given[name] for name in dataset.given if name in given}
     made = RecordReader(dataset.table, known, dataset.table.bodies).read(memoryview(line))

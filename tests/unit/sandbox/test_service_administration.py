@@ -12,127 +12,133 @@ from resources.sandbox.options import parse
 NEW = "Another-5678"
 
 
-def control(client, method, path, **options):
-    return client.session.request(method, f"{client.sandbox.url}/sandbox/{path}", timeout=120, **options)
-
-
 def make(client, username, **content):
-    answer = control(client, "POST", "accounts", json={"username": username, **content})
+    answer = client.call("/sandbox/accounts", "POST", json={"username": username, **content})
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
-class TestControlRequests:
-    def test_a_free_account_meets_a_403(self, client):
-        made = make(client, "free")
-        assert made["groups"] == ["group_1"]
-        assert made["quotas"]["snapshot"] == {"used": 0, "limit": 30}
-        client.login("free", made["password"])
-        answer = client.call(client.HOUR)
-        assert (answer.status_code, answer.text) == (403, '{"status":403,"message":"Forbidden"}\n')
-        assert [client.call(path).status_code for path in ("/v2/codes", "/v2/projects")] == [200, 200]
-        assert "password" not in make(client, "free", groups=["group_2"])
-        client.login("free", made["password"])
-        assert client.call(client.HOUR).status_code == 200
+def test_a_free_account_meets_a_403_and_an_exhausted_quota_is_a_429(client):
+    made = make(client, "free")
+    assert made["groups"] == ["group_1"]
+    assert made["quotas"]["snapshot"] == {"used": 0, "limit": 30}
+    client.login("free", made["password"])
+    answer = client.call(client.HOUR)
+    assert (answer.status_code, answer.text) == (403, '{"status":403,"message":"Forbidden"}\n')
+    assert [client.call(path).status_code for path in ("/v2/codes", "/v2/projects")] == [200, 200]
+    again = make(client, "free", groups=["group_2"], quotas={"batch": 1, "snapshot": {"limit": 9, "used": 4}})
+    assert "password" not in again
+    assert again["quotas"]["snapshot"] == {"used": 4, "limit": 9}
+    client.login("free", made["password"])
+    assert [client.call(client.DOWNLOAD).status_code for _ in range(2)] == [307, 429]
+    assert make(client, "free", quotas={"batch": {"limit": None}})["quotas"]["batch"] == {"used": 0, "limit": None}
+    assert client.call(client.DOWNLOAD).status_code == 307
 
-    def test_an_exhausted_quota_is_a_429(self, client):
-        made = make(client, "small", groups=["group_2"], quotas={"batch": 1, "snapshot": {"limit": 9, "used": 4}})
-        assert made["quotas"]["snapshot"] == {"used": 4, "limit": 9}
-        client.login("small", made["password"])
-        assert [client.call(client.DOWNLOAD).status_code for _ in range(2)] == [307, 429]
-        assert make(client, "small", quotas={"batch": {"limit": None}})["quotas"]["batch"] == {"used": 0, "limit": None}
-        assert client.call(client.DOWNLOAD).status_code == 307
 
-    def test_a_temporary_password_is_a_challenge(self, client):
-        made = make(client, "new", temporary=True)
-        assert made["temporary"] is True
-        (mail,) = control(client, "GET", "outbox").json()
-        assert (mail["username"], mail["purpose"], mail["secret"]) == ("new", "invitation", made["password"])
-        told = client.auth("login", {"username": "new", "password": made["password"]}).json()
-        assert told["challenge_name"] == "NEW_PASSWORD_REQUIRED"
-        body = {"username": "new", "session": told["session"], "new_password": NEW}
-        assert client.auth("new-password-required", body).status_code == 200
-        assert client.login("new", NEW)
-        again = make(client, "new", temporary=True)
-        assert again["password"] != made["password"]
-        assert "challenge_name" in client.login("new", again["password"])
+def test_the_address_of_an_account_is_its_name_or_can_be_changed(client):
+    make(client, "ops@example.org")
+    assert client.sandbox.accounts.user("ops@example.org").email == "ops@example.org"
+    for email in ("first@example.org", "second@example.org"):
+        make(client, "someone", email=email)
+        assert client.sandbox.accounts.user("someone").email == email
 
-    def test_tokens_end_before_their_time(self, client):
-        tokens = client.login()
-        assert control(client, "POST", "tokens", json={"username": "sandbox", "revoke": "access"}).json() == {
-            "access_tokens": 2
-        }
-        assert client.call("/v2/codes").status_code == 401
-        refresh = {"username": "sandbox", "refresh_token": tokens["refresh_token"]}
-        assert client.auth("token-refresh", refresh).status_code == 200
-        told = control(client, "POST", "tokens", json={"username": "sandbox", "exhaust": True}).json()
-        assert told == {"refresh_tokens": 2}
-        assert client.auth("token-refresh", refresh).status_code == 429
-        refresh["refresh_token"] = client.login()["refresh_token"]
-        told = control(client, "POST", "tokens", json={"username": "sandbox", "revoke": "all"}).json()
-        assert told == {"refresh_tokens": 3}
-        assert client.auth("token-refresh", refresh).status_code == 401
 
-    def test_addresses_are_admitted(self, client):
-        client.token = ""
-        told = control(client, "POST", "admissions", json={"network": "127.0.0.0/8", "groups": ["group_1"]}).json()
-        assert told == [{"network": "127.0.0.0/8", "groups": ["group_1"]}]
-        assert client.call("/v2/codes").status_code == 200
-        assert client.call(client.HOUR).status_code == 403
-        assert control(client, "DELETE", "admissions").json() == control(client, "GET", "admissions").json() == []
-        assert client.call("/v2/codes").status_code == 401
+def test_a_temporary_password_is_a_challenge(client):
+    made = make(client, "new", temporary=True)
+    assert made["temporary"] is True
+    (mail,) = client.call("/sandbox/outbox").json()
+    assert (mail["username"], mail["to"]) == ("new", "new@example.org")
+    assert (mail["purpose"], mail["secret"]) == ("invitation", made["password"])
+    challenge = client.login("new", made["password"])
+    assert list(challenge) == ["challenge_name", "session"]
+    assert challenge["challenge_name"] == "NEW_PASSWORD_REQUIRED"
+    body = {"username": "new", "session": challenge["session"], "new_password": NEW}
+    answer = client.auth("new-password-required", body)
+    assert answer.status_code == 200
+    assert list(answer.json()) == ["id_token", "access_token", "refresh_token", "expires_in", "session"]
+    assert "refresh_token" in client.login("new", NEW)
+    # a session opens one time
+    assert client.auth("new-password-required", body).json()["message"] == "Unauthorized."
+    again = make(client, "new", temporary=True)
+    assert again["password"] != made["password"]
+    assert "challenge_name" in client.login("new", again["password"])
 
-    def test_lists_show_no_password(self, client):
-        made = make(client, "free")
-        answer = control(client, "GET", "accounts")
-        assert [account["username"] for account in answer.json()] == ["free", "sandbox"]
-        assert made["password"] not in answer.text
-        assert client.sandbox.password not in answer.text
 
-    @pytest.mark.parametrize(
-        ("path", "content", "message"),
-        [
-            ("accounts", {}, "`username`: Field required"),
-            ("accounts", {"username": "x", "group": "group_1"}, "`group`: Extra inputs are not permitted"),
-            ("accounts", {"username": "x", "groups": ["group_4"]}, "Input should be 'group_1', 'group_2' or"),
-            ("accounts", {"username": "x", "groups": 3}, "`groups`: Input should be a valid list"),
-            ("accounts", {"username": "x", "password": 3}, "`password`: Input should be a valid string"),
-            ("accounts", {"username": "x", "temporary": 1}, "`temporary`: Input should be a valid boolean"),
-            ("accounts", {"username": "x", "quotas": [1]}, "`quotas`: Input should be a valid dictionary"),
-            ("accounts", {"username": "x", "quotas": {"chunks": 1}}, "Input should be 'ondemand', 'snapshot', 'chunk'"),
-            ("accounts", {"username": "x", "quotas": {"chunk": "1"}}, "Input should be a valid integer"),
-            ("accounts", {"username": "x", "quotas": {"chunk": {"limit": -1}}}, "greater than or equal to 0"),
-            ("accounts", {"username": "x", "quotas": {"chunk": True}}, "Input should be a valid integer"),
-            ("accounts", [], "Input should be a valid dictionary"),
-            (
-                "tokens",
-                {"username": "nobody", "revoke": "all"},
-                "there is no account 'nobody'; the accounts are sandbox.",
-            ),
-            ("tokens", {"username": "sandbox"}, 'send "revoke": "access"'),
-            ("tokens", {"username": "sandbox", "revoke": "all", "exhaust": True}, 'send "revoke": "access"'),
-            ("admissions", {"network": "everywhere"}, "`network`: value is not a valid IPv4 or IPv6 network"),
-            ("admissions", {}, "`network`: Field required"),
-        ],
-        ids=str,
-    )
-    def test_what_cannot_be_read_changes_nothing(self, client, path, content, message):
-        answer = control(client, "POST", path, json=content)
-        assert answer.status_code == 422, answer.text
-        assert message in answer.json()["message"]
-        assert [account["username"] for account in control(client, "GET", "accounts").json()] == ["sandbox"]
-        assert control(client, "GET", "admissions").json() == []
+def test_tokens_end_before_their_time(client):
+    def end(**how):
+        return client.call("/sandbox/tokens", "POST", json={"username": "sandbox"} | how).json()
 
-    @pytest.mark.parametrize(
-        "headers", [{"Origin": "https://example.org"}, {"Host": "example.org"}, {"Host": "127.0.0.1.example.org:80"}]
-    )
-    @pytest.mark.parametrize(("method", "path"), [("GET", "outbox"), ("POST", "accounts"), ("POST", "stop")])
-    def test_a_page_in_a_browser_controls_nothing(self, client, method, path, headers):
-        answer = control(client, method, path, headers=headers)
-        assert answer.status_code == 403
-        assert "Access-Control-Allow-Origin" not in answer.headers
-        assert not client.sandbox.stopped.is_set()
-        assert "Access-Control-Allow-Origin" not in control(client, "GET", "identity").headers
+    tokens = client.login()
+    assert end(revoke="access") == {"access_tokens": 2}
+    assert client.call("/v2/codes").status_code == 401
+    refresh = {"username": "sandbox", "refresh_token": tokens["refresh_token"]}
+    assert client.auth("token-refresh", refresh).status_code == 200
+    assert end(exhaust=True) == {"refresh_tokens": 2}
+    assert client.auth("token-refresh", refresh).status_code == 429
+    refresh["refresh_token"] = client.login()["refresh_token"]
+    assert end(revoke="all") == {"refresh_tokens": 3}
+    assert client.auth("token-refresh", refresh).status_code == 401
+
+
+def test_addresses_are_admitted(client):
+    client.token = ""
+    admitted = {"network": "127.0.0.0/8", "groups": ["group_1"]}
+    assert client.call("/sandbox/admissions", "POST", json=admitted).json() == [admitted]
+    assert client.call("/v2/codes").status_code == 200
+    assert client.call(client.HOUR).status_code == 403
+    assert client.call("/sandbox/admissions", "DELETE").json() == client.call("/sandbox/admissions").json() == []
+    assert client.call("/v2/codes").status_code == 401
+
+
+def test_lists_show_no_password(client):
+    made = make(client, "free")
+    answer = client.call("/sandbox/accounts")
+    assert [account["username"] for account in answer.json()] == ["free", "sandbox"]
+    assert made["password"] not in answer.text
+    assert client.sandbox.password not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "message"),
+    [
+        ("accounts", {}, "`username`: Field required"),
+        ("accounts", {"username": "x", "group": "group_1"}, "`group`: Extra inputs are not permitted"),
+        ("accounts", {"username": "x", "groups": ["group_4"]}, "Input should be 'group_1', 'group_2' or"),
+        ("accounts", {"username": "x", "groups": 3}, "`groups`: Input should be a valid list"),
+        ("accounts", {"username": "x", "password": 3}, "`password`: Input should be a valid string"),
+        ("accounts", {"username": "x", "temporary": 1}, "`temporary`: Input should be a valid boolean"),
+        ("accounts", {"username": "x", "quotas": [1]}, "`quotas`: Input should be a valid dictionary"),
+        ("accounts", {"username": "x", "quotas": {"chunks": 1}}, "Input should be 'ondemand', 'snapshot', 'chunk'"),
+        ("accounts", {"username": "x", "quotas": {"chunk": "1"}}, "Input should be a valid integer"),
+        ("accounts", {"username": "x", "quotas": {"chunk": {"limit": -1}}}, "greater than or equal to 0"),
+        ("accounts", {"username": "x", "quotas": {"chunk": True}}, "Input should be a valid integer"),
+        ("accounts", [], "Input should be a valid dictionary"),
+        ("tokens", {"username": "nobody", "revoke": "all"}, "there is no account 'nobody'; the accounts are sandbox."),
+        ("tokens", {"username": "sandbox"}, 'send "revoke": "access"'),
+        ("tokens", {"username": "sandbox", "revoke": "all", "exhaust": True}, 'send "revoke": "access"'),
+        ("admissions", {"network": "everywhere"}, "`network`: value is not a valid IPv4 or IPv6 network"),
+        ("admissions", {}, "`network`: Field required"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_read_changes_nothing(client, path, content, message):
+    answer = client.call(f"/sandbox/{path}", "POST", json=content)
+    assert answer.status_code == 422, answer.text
+    assert message in answer.json()["message"]
+    assert [account["username"] for account in client.call("/sandbox/accounts").json()] == ["sandbox"]
+    assert client.call("/sandbox/admissions").json() == []
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Origin": "https://example.org"}, {"Host": "example.org"}, {"Host": "127.0.0.1.example.org:80"}]
+)
+@pytest.mark.parametrize(("method", "path"), [("GET", "outbox"), ("POST", "accounts"), ("POST", "stop")])
+def test_a_page_in_a_browser_controls_nothing(client, method, path, headers):
+    answer = client.call(f"/sandbox/{path}", method, headers=headers)
+    assert answer.status_code == 403
+    assert "Access-Control-Allow-Origin" not in answer.headers
+    assert not client.sandbox.stopped.is_set()
+    assert "Access-Control-Allow-Origin" not in client.call("/sandbox/identity").headers
 
 
 class TestOptions:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import socket
+from contextlib import ExitStack
 from datetime import timedelta
+from http.client import HTTPResponse
 from urllib.parse import urlsplit
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from tests.unit.sandbox.conftest import NOW, small_sandbox
 
 SINCE = f"{NOW - timedelta(hours=48):%Y-%m-%dT%H:%M:%SZ}"
+FRENCH = {"field": "identifier", "value": "frwiki"}
 
 
 @pytest.fixture(scope="module")
@@ -22,61 +25,30 @@ def client(tmp_path_factory, signing_key):
         yield client
 
 
-@pytest.fixture(autouse=True)
-def as_before(client):
-    yield
-    client.sandbox.accounts.admissions.withdraw()
-
-
-class Answer:
-    """Status, headers and body of an answer that is read from a socket."""
-
-    def __init__(self, file):
-        self.status = int(file.readline().split()[1])
-        self.headers = {}
-        while line := file.readline().strip():
-            name, _, value = line.decode("latin-1").partition(":")
-            self.headers[name.lower()] = value.strip()
-        self._file = file
-
-    def chunk(self):
-        """The next part of a chunked body, or all of one that has a length."""
-        if "content-length" in self.headers:
-            return self._file.read(int(self.headers["content-length"]))
-        data = self._file.read(int(self._file.readline(), 16))
-        self._file.readline()
-        return data
-
-    @property
-    def json(self):
-        return json.loads(self.chunk())
-
-    def events(self, count):
-        """The first records of a stream of NDJSON."""
-        data = b""
-        while data.count(b"\n") < count:
-            data += self.chunk()
-        return [json.loads(line) for line in data.split(b"\n")[:count]]
-
-
 @pytest.fixture
 def send(client):
     """`send(head, body, realtime=False)`: the answer to these bytes; `{token}` in the head is the account's."""
-    opened = []
+    with ExitStack() as opened:
 
-    def ask(head, body=b"", *, realtime=False):
-        host = urlsplit(client.sandbox.realtime_url if realtime else client.sandbox.url)
-        lines = [line.strip().format(host=host.netloc, token=client.token) for line in head.strip().splitlines()]
-        connection = socket.create_connection((host.hostname, host.port), timeout=120)
-        opened.append(connection)
-        connection.sendall("\r\n".join([*lines, "", ""]).encode() + body)
-        return Answer(connection.makefile("rb"))
+        def ask(head, body=b"", *, realtime=False):
+            host = urlsplit(client.sandbox.realtime_url if realtime else client.sandbox.url)
+            lines = [line.strip().format(host=host.netloc, token=client.token) for line in head.strip().splitlines()]
+            connection = opened.enter_context(socket.create_connection((host.hostname, host.port), timeout=120))
+            connection.sendall("\r\n".join([*lines, "", ""]).encode() + body)
+            answer = HTTPResponse(connection, method=lines[0].split()[0])
+            answer.begin()
+            return answer
 
-    yield ask
-    for one in opened:
-        one.close()
+        yield ask
 
 
+def events(answer):
+    """The first records of a stream of NDJSON."""
+    assert answer.status == 200
+    return [json.loads(answer.readline()) for _ in range(3)]
+
+
+# the Java `HttpClient` asks for an upgrade with the first request of each connection
 JAVA = """
     POST {path} HTTP/1.1
     Connection: Upgrade, HTTP2-Settings
@@ -91,30 +63,9 @@ JAVA = """
 """
 
 
-def java(path, body):
-    content = json.dumps(body).encode()
+def java(path, fields):
+    content = json.dumps(fields).encode()
     return JAVA.format(path=path, length=len(content)), content
-
-
-class TestJava:
-    """`HttpClient` asks for an upgrade with the first request of each connection."""
-
-    def test_login(self, client, send):
-        answer = send(*java("/v1/login", {"username": client.sandbox.username, "password": client.sandbox.password}))
-        assert answer.status == 200
-        assert "access_token" in answer.json
-
-    def test_filters(self, send):
-        answer = send(*java("/v2/projects", {"filters": [{"field": "identifier", "value": "frwiki"}]}))
-        assert [json.loads(line)["identifier"] for line in answer.chunk().splitlines()] == ["frwiki"]
-
-    def test_stream(self, send):
-        body = {"parts": [0], "since_per_partition": {"4": SINCE}, "fields": ["name", "event.*"]}
-        answer = send(*java("/v2/articles", body), realtime=True)
-        assert answer.status == 200
-        for record in answer.events(3):
-            assert set(record) == {"name", "event"}
-            assert record["event"]["partition"] == 4
 
 
 BOUNDARY = "--------------------------302476498238714906154621"
@@ -129,34 +80,30 @@ NODE = """
 """
 
 
-def node(path, *fields):
-    """A form of the package `form-data`, which pipes each line of it into the request as a chunk."""
+def node(path, fields):
+    """A form of the package `form-data`, which pipes each line of it into the request as a chunk, without a length."""
     lines = []
-    for name, value in fields:
-        lines += [f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n', value, "\r\n"]
+    for name, value in fields.items():
+        for one in value if isinstance(value, list) else [value]:
+            text = one if isinstance(one, str) else json.dumps(one)
+            lines += [f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n', text, "\r\n"]
     lines.append(f"--{BOUNDARY}--\r\n")
     body = b"".join(f"{len(line.encode()):x}\r\n".encode() + line.encode() + b"\r\n" for line in lines) + b"0\r\n\r\n"
     return NODE.format(path=path, boundary=BOUNDARY), body
 
 
-class TestNode:
-    """`form-data` sends multipart, in chunks and without a length."""
-
-    def test_login_and_refresh(self, client, send):
-        account = [("username", client.sandbox.username), ("password", client.sandbox.password)]
-        tokens = send(*node("/v1/login", *account)).json
-        renewed = send(*node("/v1/token-refresh", account[0], ("refresh_token", tokens["refresh_token"])))
-        assert (renewed.status, "access_token" in renewed.json) == (200, True)
-
-    def test_filters(self, send):
-        form = [("fields", "identifier"), ("filters", json.dumps({"field": "identifier", "value": "frwiki"}))]
-        assert json.loads(send(*node("/v2/projects", *form)).chunk()) == {"identifier": "frwiki"}
-
-    def test_stream(self, send):
-        form = [("parts", "0"), ("since_per_partition", json.dumps({"4": SINCE})), ("fields", "event.*")]
-        for record in send(*node("/v2/articles", *form), realtime=True).events(3):
-            assert set(record) == {"event"}
-            assert record["event"]["partition"] == 4
+@pytest.mark.parametrize("write", [java, node])
+def test_java_and_node_log_in_filter_and_read_a_stream(client, send, write):
+    account = {"username": client.sandbox.username, "password": client.sandbox.password}
+    tokens = json.loads(send(*write("/v1/login", account)).read())
+    refresh = {"username": client.sandbox.username, "refresh_token": tokens["refresh_token"]}
+    assert "access_token" in json.loads(send(*write("/v1/token-refresh", refresh)).read())
+    found = send(*write("/v2/projects", {"fields": ["identifier"], "filters": [FRENCH]})).read()
+    assert found == b'{"identifier":"frwiki"}\n'
+    body = {"parts": [0], "since_per_partition": {"4": SINCE}, "fields": ["name", "event.*"]}
+    for record in events(send(*write("/v2/articles", body), realtime=True)):
+        assert set(record) == {"name", "event"}
+        assert record["event"]["partition"] == 4
 
 
 GO = """
@@ -172,23 +119,20 @@ GO = """
 """
 
 
-class TestGo:
-    """The official client sends a body with GET, and a time that is not set as the year 1."""
-
-    @pytest.mark.parametrize("since", ["0001-01-01T00:00:00Z", "0001-01-01T01:00:00+01:00"])
-    def test_a_time_that_is_not_set(self, send, since):
-        body = {"since": since, "fields": None, "filters": None, "parts": [0], "offsets": None}
-        content = json.dumps(body | {"since_per_partition": {"0": SINCE}}).encode()
-        answer = send(GO.format(length=len(content)), content, realtime=True)
-        assert answer.status == 200
-        for record in answer.events(3):
-            assert record["event"]["partition"] == 0
-
-    def test_an_offset_in_another_part_is_passed_over(self, send):
-        body = {"parts": [0], "offsets": {"49": 7}, "since_per_partition": {"0": SINCE, "49": SINCE}}
-        content = json.dumps(body).encode()
-        answer = send(GO.format(length=len(content)), content, realtime=True)
-        assert {record["event"]["partition"] for record in answer.events(3)} == {0}
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"since": "0001-01-01T00:00:00Z", "fields": None, "filters": None, "offsets": None},
+        {"since": "0001-01-01T01:00:00+01:00", "offsets": None},
+        {"offsets": {"49": 7}, "since_per_partition": {"0": SINCE, "49": SINCE}},
+    ],
+    ids=["year 1", "year 1 elsewhere", "another part"],
+)
+def test_go_sends_a_body_with_get_and_times_that_are_not_set(send, more):
+    """A time that is not set is the year 1; an offset in another part is passed over."""
+    content = json.dumps({"parts": [0], "since_per_partition": {"0": SINCE}} | more).encode()
+    for record in events(send(GO.format(length=len(content)), content, realtime=True)):
+        assert record["event"]["partition"] == 0
 
 
 PHP = """
@@ -202,28 +146,19 @@ PHP = """
 """
 
 
-def php(method, path, body=None, authorization="X-Nothing: 1"):
-    content = b"" if body is None else json.dumps(body).encode()
-    return PHP.format(method=method, path=path, length=len(content), authorization=authorization), content
-
-
 @pytest.mark.parametrize("authorization", ["X-Nothing: 1", "Authorization: Bearer ", "Authorization: Bearer junk"])
-class TestPhp:
-    """A client on an admitted address sends no token, an empty one, or what is left of one."""
+def test_php_on_an_admitted_address_sends_no_token_an_empty_one_or_what_is_left_of_one(client, send, authorization):
+    def ask(method, path, body=None, **where):
+        content = b"" if body is None else json.dumps(body).encode()
+        head = PHP.format(method=method, path=path, length=len(content), authorization=authorization)
+        return send(head, content, **where)
 
-    FILTER = ("POST", "/v2/projects", {"filters": [{"field": "identifier", "value": "frwiki"}]})
-    STREAM = ("POST", "/v2/articles", {"parts": [0], "since_per_partition": {"0": SINCE}})
-
-    def test_lists_downloads_and_streams(self, client, send, authorization):
-        client.sandbox.accounts.admissions.admit("127.0.0.0/8", ["group_3"])
-        hour = f"{NOW - timedelta(hours=2):%Y-%m-%d/%H}"
-        download = f"/v2/batches/{hour}/enwiki_namespace_0/download"
-        assert [one["identifier"] for one in send(*php(*self.FILTER, authorization)).json] == ["frwiki"]
-        answers = [send(*php(method, download, None, authorization)) for method in ("GET", "HEAD")]
-        assert [answer.status for answer in answers] == [307, 200]
-        assert send(*php(*self.STREAM, authorization), realtime=True).status == 200
-
-    def test_another_address_is_refused(self, client, send, authorization):
-        client.sandbox.accounts.admissions.admit("10.0.0.0/8", ["group_3"])
-        assert send(*php(*self.FILTER, authorization)).status == 401
-        assert send(*php(*self.STREAM, authorization), realtime=True).status == 401
+    download = f"/v2/batches/{NOW - timedelta(hours=2):%Y-%m-%d/%H}/enwiki_namespace_0/download"
+    stream = {"parts": [0], "since_per_partition": {"0": SINCE}}
+    for network, statuses in (("127.0.0.0/8", [200, 307, 200, 200]), ("10.0.0.0/8", [401] * 4)):
+        client.sandbox.accounts.admissions.withdraw()
+        client.sandbox.accounts.admissions.admit(network, ["group_3"])
+        answers = [ask("POST", "/v2/projects", {"filters": [FRENCH]}), ask("GET", download), ask("HEAD", download)]
+        answers.append(ask("POST", "/v2/articles", stream, realtime=True))
+        assert [answer.status for answer in answers] == statuses
+    client.sandbox.accounts.admissions.withdraw()

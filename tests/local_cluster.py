@@ -86,9 +86,9 @@ class LocalCluster:
     def address(self) -> str:
         return f"dask://127.0.0.1:{self.port}"
 
-    def start_scheduler(self, *options: str) -> None:
+    def start_scheduler(self) -> None:
         words = ["--host", f"{self.protocol}://127.0.0.1:{self.port}", "--no-dashboard"]
-        words += ["--dashboard-address", "127.0.0.1:0", *options]
+        words += ["--dashboard-address", "127.0.0.1:0"]
         if self.scheduler is not None:
             self.scheduler.wait(timeout=PATIENCE_SECONDS)  # one that was killed
         self.scheduler = self._start("distributed.cli.dask_scheduler", words, "scheduler")

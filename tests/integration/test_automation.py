@@ -267,7 +267,9 @@ def test_runs_read_the_stream_one_after_the_other(daemon, monkeypatch):
 
 
 def test_the_stream_is_kept_read_by_one_run_and_left_alone_for_longer_the_oftener_it_fails(daemon, monkeypatch):
-    assert daemon.defs.resolve_job_def("stream").tags == {"dagster/max_retries": "0"}
+    job = daemon.defs.resolve_job_def("stream")
+    assert job.tags == {"dagster/max_retries": "0"}
+    assert [node.definition.pool for node in job.nodes] == ["stream"]
     assert len(daemon.tick("keep_streaming").run_requests) == 1
     state = daemon.settings.data / "state"
     assert not (state / "stream.lock").exists()

@@ -150,7 +150,7 @@ def test_the_graph_is_the_one_that_was_agreed_on(tmp_path):
     assert found.read_text() == GRAPH.read_text(), f"If the change is meant: cp {found} {GRAPH}"
 
 
-def test_every_asset_explains_itself():
+def test_every_asset_explains_itself_and_names_the_line_that_makes_it():
     graph = build_defs(Settings()).resolve_asset_graph()
     for key in graph.get_all_asset_keys():
         node = graph.get(key)
@@ -160,10 +160,6 @@ def test_every_asset_explains_itself():
             schema = node.metadata["dagster/column_schema"]
             assert schema.columns, key
             assert all(column.description for column in schema.columns), key
-
-
-def test_every_asset_names_the_line_that_makes_it():
-    graph = build_defs(Settings()).resolve_asset_graph()
     for key in graph.materializable_asset_keys:
         (reference,) = graph.get(key).metadata["dagster/code_references"].code_references
         path = Path(reference.file_path)
@@ -277,22 +273,6 @@ def test_tables_are_named_as_in_the_published_file_and_no_two_assets_claim_one()
     assert named == {key: f"warehouse.main.{key.rpartition('/')[2]}" for key in named}
     assert {key.partition("/")[0] for key in named} == {"warehouse"}
     assert len(named) == 12
-
-
-def test_pools_hold_what_fetches_much_and_nothing_that_others_wait_for():
-    defs = build_defs(Settings(wikidata=True))
-    graph = defs.resolve_asset_graph()
-    assert [node.definition.pool for node in defs.resolve_job_def("stream").nodes] == ["stream"]
-    pools = {key.to_user_string(): graph.get(key).pools for key in graph.get_all_asset_keys() if graph.get(key).pools}
-    changes, snapshots = {"hours"}, {"snapshots"}
-    assert pools == {
-        **dict.fromkeys(("archive/batches", "lake/article_changes", "warehouse/article_changes"), changes),
-        **dict.fromkeys(("archive/snapshots", "lake/snapshot_articles"), snapshots),
-        **dict.fromkeys(("archive/structured_contents", "lake/structured_articles"), snapshots),
-        **dict.fromkeys(("archive/wikidata_snapshots", "lake/snapshot_entities"), snapshots),
-        **dict.fromkeys(("archive/wikidata_batches", "lake/entity_changes", "warehouse/entity_changes"), changes),
-        "lake/compacted": {"compaction"},
-    }
 
 
 @pytest.mark.parametrize("wikidata", [False, True])

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from resources.enterprise import EnterpriseClient, Query, Service, errors
+from resources.enterprise import EnterpriseClient, Query, Service
 from tests.integration.clients import PASSWORD, QUICK
 
 
@@ -23,28 +23,6 @@ def names(sandbox):
 
 def units(client):
     return client.account.user().quotas["ondemand"].used
-
-
-def test_a_lookup_is_one_request_and_one_unit(client, sandbox, names):
-    client.account.login()
-    hour = sandbox.clock.now().replace(minute=0) - timedelta(hours=1)
-    sandbox.requests.clear()
-    listing = client.lookups.articles(names[0], Query(filters={"is_part_of.identifier": "enwiki"}))
-    assert [seen.status for seen in sandbox.requests] == [200]
-    assert listing.records[0].model_dump() == sandbox.world.article("enwiki", names[0], hour)
-    assert units(client) == 1
-    with pytest.raises(errors.NotFound):
-        client.lookups.articles(names[0].swapcase())
-    assert units(client) == 2
-    with pytest.raises(errors.InvalidRequest):
-        client.lookups.articles(names[0], Query(limit=11))
-    assert units(client) == 2
-
-
-def test_fields_and_limit(client, names):
-    [record] = client.lookups.articles(names[0], Query(fields=("version.identifier", "categories.#.name"), limit=1))
-    assert set(record.model_extra) == {"version", "categories"}
-    assert record["version"].keys() == {"identifier"}
 
 
 @pytest.fixture

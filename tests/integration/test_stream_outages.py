@@ -123,24 +123,6 @@ def test_outages_are_caught_up_while_events_are_retained_and_longer_ones_closed_
     assert_same(pages(mirror), truth)
 
 
-@pytest.mark.soak  # some seconds for what the two above and the unit tests have in parts
-def test_hours_that_were_loaded_meanwhile_close_the_gap(mirror):
-    clock = mirror.sandbox.clock
-    begun = NOW - 2 * HOUR
-    listen(mirror, len(published(mirror, begun, NOW)), begun)
-    clock.advance(3 * HOUR)
-    hours = mirror.newest(4)
-    assert mirror.materialize(hours).success
-    mirror.publish()
-    clock.advance(4 * HOUR)
-    now = clock.now()
-    _, (sentence,) = listen(mirror, len(published(mirror, now - KEPT, now)))
-    assert sentence.endswith("only visibility changes are missing. Hourly files do not contain visibility changes.")
-    truth = Truth(mirror.sandbox.world, ("enwiki",), (0,)).at(lambda _project: now, since=hours[0])
-    assert any(NOW < row["event_at"] < now - KEPT for row in truth.values())
-    assert_same(pages(mirror), truth)
-
-
 def pages(mirror):
     """What analysts find; where an event stood in the stream is not the world's to tell."""
     with Published(mirror.warehouse) as found:

@@ -91,12 +91,12 @@ _DESCRIBED = f"{_SANDBOX}schemathesis.py::test_answers_are_as_described"
 _BY_NAME: dict[str, Reach] = {
     "login": _account("login", "login", "test_login_hands_out_tokens_that_open_data"),
     "token-refresh": _account("refresh", "refresh", "test_makes_another_access_token_and_no_refresh_token"),
-    "token-revoke": _account("revoke", "revoke", "test_ends_the_refresh_token_and_what_came_from_it"),
+    "token-revoke": _account("revoke", "revoke", "test_a_revocation_ends_the_refresh_token_and_what_came_from_it"),
     "forgot-password": _account("forgot_password", "forgot-password", "test_is_replaced_with_the_code_of_the_outbox"),
     "forgot-password-confirm": _account("confirm_password", "confirm-password", "test_wrong_codes"),
-    "change-password": _account("change_password", "change-password", "test_changes_it"),
-    "new-password-required": _account("new_password", "new-password", "test_first_login_is_answered_with_a_challenge"),
-    "get-user": _account("user", "status", "test_tells_groups_counters_and_permissions"),
+    "change-password": _account("change_password", "change-password", "test_a_password_is_changed"),
+    "new-password-required": _account("new_password", "new-password", "test_an_invitation_and_its_challenge"),
+    "get-user": _account("user", "status", "test_an_account_tells_groups_counters_and_permissions"),
     "snapshots": Reach("snapshots.listing", "snapshots list", f"{_SANDBOX}snapshots.py::test_the_list"),
     "snapshot": Reach("snapshots.record", "snapshots show ID", f"{_SANDBOX}snapshots.py::test_one_record"),
     "snapshot-download": Reach(

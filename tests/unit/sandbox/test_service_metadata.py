@@ -40,7 +40,7 @@ def test_every_data_answer_has_a_request_id_and_the_cors_headers(client):
     assert client.call("/v2/projects/nowiki").json()["message"].startswith("NoSuchKey: The specified key does not ")
 
 
-def test_preflight_and_status_need_no_token(client):
+def test_open_routes(client):
     client.token = ""
     answer = client.call("/v2/projects", "OPTIONS", headers={"Access-Control-Request-Method": "POST"})
     assert answer.status_code == 204

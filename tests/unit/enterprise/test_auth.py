@@ -15,7 +15,7 @@ import pytest
 
 from resources.enterprise import Service, errors
 from resources.enterprise.endpoints import AUTH_URL, BASE_URL, REALTIME_URL
-from tests.unit.enterprise.conftest import HOUR, QUICK
+from tests.unit.enterprise.conftest import HOUR
 from tests.unit.enterprise.loopback import PASSWORD, USERNAME, Reply, error_reply, html_reply, json_reply
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -32,38 +32,26 @@ def refreshes(fake):
 # --- login, refresh, margin -----------------------------------------------------------------------------------------
 
 
-def test_nothing_is_sent_and_nothing_written_before_a_method_is_called(client, fake, tmp_path):
-    assert client.account.status().logged_in is False
+def test_nothing_is_sent_or_written_before_a_method_is_called_and_one_login_is_enough(make_client, fake, tmp_path):
+    first, second = make_client(username="  MIRROR "), make_client()
+    assert first.account.status().logged_in is False
     assert fake.api.requests == []
     assert not (tmp_path / "state").exists()
-
-
-def test_the_first_request_logs_in_once_and_others_use_the_token(make_client, fake):
-    first, second = make_client(), make_client()
     for client in (first, second, first):
         assert client.lists.reference("codes").records[0].identifier == "wiki"
     assert (logins(fake), refreshes(fake)) == (1, 0)
-    assert fake.api.seen("/v1/login")[0].json == {"username": USERNAME, "password": PASSWORD}
-    assert fake.api.seen("/v1/login")[0].headers["content-type"] == "application/json"
-
-
-def test_usernames_are_sent_in_lower_case(make_client, fake):
-    make_client(username="  MIRROR ").account.login()
-    assert fake.api.seen("/v1/login")[0].json["username"] == "mirror"
+    [request] = fake.api.seen("/v1/login")
+    assert request.json == {"username": "mirror", "password": PASSWORD}
+    assert request.headers["content-type"] == "application/json"
 
 
 def test_the_store_is_readable_by_its_owner_only_and_holds_no_password(client, tmp_path):
     client.account.login()
     path = tmp_path / "state" / "tokens.json"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert stat.S_IMODE((tmp_path / "state" / "tokens.json.lock").stat().st_mode) == 0o600
-    assert PASSWORD not in path.read_text()
     assert sorted(p.name for p in path.parent.iterdir()) == ["tokens.json", "tokens.json.lock"]
-
-
-def test_a_store_that_others_could_read_is_closed_with_the_next_write(client, tmp_path):
-    client.account.login()
-    path = tmp_path / "state" / "tokens.json"
+    assert {stat.S_IMODE(p.stat().st_mode) for p in path.parent.iterdir()} == {0o600}
+    assert PASSWORD not in path.read_text()
+    # a store that others could read is closed with the next write
     path.chmod(0o644)
     client.account.refresh()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -86,13 +74,10 @@ def test_the_token_is_refreshed_with_margin_and_not_before(client, fake, clock):
 
 def test_tokens_of_a_short_life_have_a_short_margin(client, fake, clock):
     fake.expires_in = 60
-    client.lists.reference("codes")
-    clock.advance(seconds=50)
-    client.lists.reference("codes")
-    assert refreshes(fake) == 0
-    clock.advance(seconds=5)
-    client.lists.reference("codes")
-    assert refreshes(fake) == 1
+    for seconds, count in ((0, 0), (50, 0), (5, 1)):
+        clock.advance(seconds=seconds)
+        client.lists.reference("codes")
+        assert refreshes(fake) == count
 
 
 def test_ninety_days_of_daily_use_log_in_once_and_the_next_day_again(client, fake, clock):
@@ -115,19 +100,15 @@ def test_the_ninety_first_refresh_is_a_login_without_asking(client, fake, tmp_pa
     assert client.account.status().refreshes_left == 90
 
 
-@pytest.mark.parametrize("end", ["used up by others", "expired", "revoked"])
-def test_a_refresh_token_that_has_ended_leads_to_a_login_without_back_off(client, fake, clock, end):
-    if end == "used up by others":
-        fake.uses_allowed = 0
+@pytest.mark.parametrize(("end", "asked"), [("used up by others", 1), ("expired", 0), ("revoked", 1)])
+def test_a_refresh_token_that_has_ended_leads_to_a_login_without_back_off(client, fake, clock, end, asked):
+    fake.uses_allowed = 0 if end == "used up by others" else 90
     client.account.login()
-    if end == "expired":
-        clock.advance(days=90)
-    elif end == "revoked":
+    clock.advance(days=90 if end == "expired" else 1)
+    if end == "revoked":
         fake.revoke()
-    else:
-        clock.advance(days=1)
     client.lists.reference("codes")
-    assert (logins(fake), refreshes(fake)) == (2, 0 if end == "expired" else 1)
+    assert (logins(fake), refreshes(fake)) == (2, asked)
     assert client.account.status().refreshes_used == 0
 
 
@@ -239,31 +220,21 @@ def test_stored_tokens_do_without_a_password_until_they_are_spent(make_client, f
     assert logins(fake) == 1
 
 
-def test_a_revoked_token_without_a_password_names_the_command(make_client, fake):
-    make_client().account.login()
-    fake.revoke()
-    with pytest.raises(errors.TokenSpent, match=r"revoked.* no password .*wme auth login"):
-        make_client(password=None).lists.reference("codes")
-
-
-def test_no_token_and_no_password_names_the_command(make_client, fake):
+def test_what_is_missing_is_named_with_the_command_or_the_setting(make_client, fake):
     with pytest.raises(errors.TokenSpent, match=r"No token is stored.*wme auth login"):
         make_client(password=None).lists.reference("codes")
     with pytest.raises(errors.AuthenticationError, match="WME_PASSWORD"):
         make_client(password=None).account.login()
-    assert fake.api.requests == []
-
-
-def test_a_password_can_be_given_to_login_alone(make_client):
-    client = make_client(password=None)
-    assert client.account.login(PASSWORD).logged_in
-    assert len(client.lists.reference("codes")) == 1
-
-
-def test_no_account_says_what_to_set(make_client, fake):
     with pytest.raises(errors.AuthenticationError, match=r"WME_USERNAME.*WME_ANONYMOUS"):
         make_client(username=None, password=None).lists.reference("codes")
     assert fake.api.requests == []
+    # a password can be given to login alone
+    client = make_client(password=None)
+    assert client.account.login(PASSWORD).logged_in
+    assert len(client.lists.reference("codes")) == 1
+    fake.revoke()
+    with pytest.raises(errors.TokenSpent, match=r"revoked.* no password .*wme auth login"):
+        client.lists.reference("codes")
 
 
 def test_an_anonymous_client_sends_no_token_and_says_so_when_refused(make_client, fake):
@@ -273,11 +244,7 @@ def test_an_anonymous_client_sends_no_token_and_says_so_when_refused(make_client
     assert "authorization" not in fake.api.requests[0].headers
     with pytest.raises(errors.AuthenticationError, match="WME_ANONYMOUS"):
         client.lists.reference("codes")
-    assert logins(fake) == 0
-
-
-def test_an_anonymous_client_cannot_ask_for_its_quota(make_client, fake):
-    client = make_client(anonymous=True, username=None, password=None)
+    # nor can it ask for its quota
     fake.script("/v2/codes", *[error_reply(429, "Too Many Requests")] * 9)
     with pytest.raises(errors.RateLimited):
         client.lists.reference("codes")
@@ -290,6 +257,8 @@ def test_a_wrong_password_is_permanent_and_says_what_to_check(make_client, fake)
         client.lists.reference("codes")
     assert not caught.value.retryable
     assert logins(fake) == 1
+    with pytest.raises(errors.AuthenticationError, match="User not found"):
+        make_client(username="nobody").account.forgot_password()
 
 
 # --- challenges and passwords ---------------------------------------------------------------------------------------
@@ -313,11 +282,6 @@ def test_a_new_password_that_nobody_asked_for_changes_nothing(client, fake):
     assert client.account.status().logged_in
 
 
-def test_forgotten_passwords_of_unknown_users_are_said(make_client):
-    with pytest.raises(errors.AuthenticationError, match="User not found"):
-        make_client(username="nobody").account.forgot_password()
-
-
 def test_a_password_is_changed_with_token_in_body_and_header(client, fake):
     client.account.change_password(PASSWORD, "Another-Pass-2!")
     request = fake.api.seen("/v1/change-password")[0]
@@ -326,11 +290,11 @@ def test_a_password_is_changed_with_token_in_body_and_header(client, fake):
     with pytest.raises(errors.AuthenticationError, match="previous password"):
         client.account.change_password(PASSWORD, "Third-Pass-3!")
 
-
-def test_a_repeated_change_whose_first_answer_was_lost_may_have_been_made(client, fake):
+    fake.password = "Another-Pass-2!"
     fake.script("/v1/change-password", Reply(drop=True), error_reply(401, "Incorrect username or password."))
+    # the first answer was lost: the change may have been made
     with pytest.raises(errors.AuthenticationError, match="log in with the new password") as raised:
-        client.account.change_password(PASSWORD, "Another-Pass-2!")
+        client.account.change_password("Another-Pass-2!", "Third-Pass-3!")
     assert "Nothing was changed" not in str(raised.value)
 
 
@@ -352,14 +316,10 @@ def test_revoke_ends_the_token_at_the_service_and_here(client, fake, tmp_path):
     client.account.revoke()  # nothing is stored, nothing is sent
     assert len(fake.api.seen("/v1/token-revoke")) == 1
 
-
-def test_revoking_what_had_ended_forgets_it(client, fake):
+    # what had ended already is forgotten, and a revocation that does not arrive forgets nothing
     client.account.login()
     fake.revoke()
     assert client.account.revoke().logged_in is False
-
-
-def test_a_revoke_that_does_not_arrive_forgets_nothing(client, fake):
     client.account.login()
     fake.script("/v1/token-revoke", *[Reply(500)] * 9)
     with pytest.raises(errors.ServiceUnavailable):
@@ -451,9 +411,6 @@ def test_the_real_hosts_are_the_default():
     assert (service.auth_url, service.base_url, service.realtime_url) == (AUTH_URL, BASE_URL, REALTIME_URL)
     assert all(url.startswith("https://") for url in (AUTH_URL, BASE_URL, REALTIME_URL))
     assert Service(username="", password="", contact=" ") == Service()
-
-
-def test_a_service_shows_no_password():
     assert "Hidden-1!" not in repr(Service(username="A", password="Hidden-1!"))
 
 
@@ -474,15 +431,11 @@ def test_a_token_is_never_sent_to_a_host_that_is_not_the_services(client, fake):
     assert fake.store.requests == []
 
 
-def test_the_operator_is_named_in_every_request(make_client, fake):
-    make_client(contact="Zoë\r\nX: y <ops@example.org>").account.login()
-    agent = fake.api.requests[0].headers["user-agent"]
-    assert agent.startswith("enterprise-content-mirror/")
-    assert "(Zo? X: y <ops@example.org>)" in agent
-
-
-def test_clients_close_and_open_again(make_client, fake):
-    with make_client(retry=QUICK) as client:
+def test_the_operator_is_named_and_clients_close_and_open_again(make_client, fake):
+    with make_client(contact="Zoë\r\nX: y <ops@example.org>") as client:
         client.lists.reference("codes")
     client.close()
     assert len(client.lists.reference("codes")) == 1
+    for request in fake.api.requests:
+        assert request.headers["user-agent"].startswith("enterprise-content-mirror/")
+        assert "(Zo? X: y <ops@example.org>)" in request.headers["user-agent"]

@@ -18,20 +18,16 @@ LIST = "/v2/batches/2026-11-01/05"
 
 def test_a_list_keeps_the_bytes_of_the_answer(client, fake):
     raw = b'[ {"identifier":"wiki",  "name":"Wikipedia","new_field":{"a":1.5e0}} ]\n'
-    fake.script("/v2/codes", Reply(200, raw, {"Content-Type": "application/json"}))
+    fake.script("/v2/codes", Reply(200, raw, {"Content-Type": "application/json", "Set-Cookie": "a=b"}))
     listing = client.lists.reference("codes")
     assert listing.raw == raw
     assert [code.identifier for code in listing] == ["wiki"]
     assert listing.records[0].model_extra == {"name": "Wikipedia", "new_field": {"a": 1.5}}
     assert (len(listing), listing.url_path) == (1, "/v2/codes")
-    assert [one.headers["accept"] for one in fake.api.seen("/v2/codes")] == ["application/json"]
-
-
-def test_no_cookie_is_sent_back(client, fake):
-    fake.script("/v2/codes", json_reply([{"identifier": "wiki"}], 200, **{"Set-Cookie": "a=b"}))
-    for _ in range(2):
-        client.lists.reference("codes")
-    assert not any("cookie" in request.headers for request in fake.api.requests)
+    client.lists.reference("codes")
+    for request in fake.api.seen("/v2/codes"):
+        assert request.headers["accept"] == "application/json"
+        assert "cookie" not in request.headers
 
 
 def test_a_list_is_landed_whole_with_a_sidecar(client, fake, tmp_path, hour, content):
@@ -51,17 +47,13 @@ def test_a_list_is_landed_whole_with_a_sidecar(client, fake, tmp_path, hour, con
     assert not is_landed(target, sidecar.version)
 
 
-def test_the_hour_is_written_in_utc(client, fake, hour):
-    elsewhere = hour.astimezone(dt.timezone(dt.timedelta(hours=-7)))
-    client.hours.listing(elsewhere)
-    assert len(fake.api.seen(LIST)) == 1
-
-
-@pytest.mark.parametrize("wrong", [HOUR.replace(tzinfo=None), HOUR + dt.timedelta(minutes=1)])
-def test_what_is_no_hour_is_not_sent(client, fake, wrong):
-    with pytest.raises(errors.InvalidRequest, match="Nothing was sent"):
-        client.hours.listing(wrong)
+def test_the_hour_is_written_in_utc_and_what_is_none_is_not_sent(client, fake):
+    for wrong in (HOUR.replace(tzinfo=None), HOUR + dt.timedelta(minutes=1)):
+        with pytest.raises(errors.InvalidRequest, match="Nothing was sent"):
+            client.hours.listing(wrong)
     assert fake.api.requests == []
+    client.hours.listing(HOUR.astimezone(dt.timezone(dt.timedelta(hours=-7))))
+    assert len(fake.api.seen(LIST)) == 1
 
 
 def test_a_batch_that_is_not_in_its_hour_is_not_found(client, fake, hour, content):
@@ -144,9 +136,7 @@ def test_a_host_without_a_name_or_tls_is_said(make_client, fake, host, words):
 
 
 def test_a_service_that_does_not_answer_in_time_is_said(make_client):
-    with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))
-        silent.listen()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         client = make_client(auth_url=url, retry=RetryPolicy(retries=0, read_timeout=0.05))
         with pytest.raises(errors.ServiceUnavailable, match="no response in time"):
@@ -165,19 +155,21 @@ def test_a_token_that_is_refused_by_a_bare_text_is_renewed(client, fake):
 # --- 429 ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_rate_limit_is_waited_out(client, fake):
-    fake.script("/v2/codes", error_reply(429, "Too Many Requests"), error_reply(429, "Too Many Requests"))
-    client.lists.reference("codes")
-    assert len(fake.api.seen("/v2/codes")) == 3
-    assert len(fake.api.seen("/v1/get-user")) == 1
-
-
-def test_a_rate_limit_without_end_is_an_error_that_can_be_retried(client, fake):
-    fake.script("/v2/codes", *[error_reply(429, "Too Many Requests")] * 20)
+@pytest.mark.parametrize("user", [{}, {"batch_requests_count": 14, "batch_limit": 15}, None], ids=str)
+def test_a_rate_limit_is_waited_out_unless_it_has_no_end(client, fake, user):
+    """The account has no counter, has units left, or cannot be asked."""
+    if user is None:
+        fake.script("/v1/get-user", *[error_reply(500, "no")] * 10)
+    fake.user |= user or {}
+    fake.script(LIST, error_reply(429, "Too Many Requests"), error_reply(429, "Too Many Requests"))
+    client.hours.listing(HOUR)
+    assert len(fake.api.seen(LIST)) == 3
+    assert user is None or len(fake.api.seen("/v1/get-user")) == 1
+    fake.script(LIST, *[error_reply(429, "Too Many Requests")] * 20)
     with pytest.raises(errors.RateLimited, match="later") as caught:
-        client.lists.reference("codes")
+        client.hours.listing(HOUR)
     assert caught.value.retryable
-    assert len(fake.api.seen("/v2/codes")) == 1 + QUICK.retries
+    assert len(fake.api.seen(LIST)) == 3 + 1 + QUICK.retries
 
 
 @pytest.mark.parametrize(("product", "path"), [("batch", LIST), ("batch", "/v2/codes")])
@@ -188,18 +180,6 @@ def test_a_spent_quota_is_permanent_and_not_asked_again(client, fake, hour, prod
         client.hours.listing(hour) if path == LIST else client.lists.reference("codes")
     assert not caught.value.retryable
     assert len(fake.api.seen(path)) == 1
-
-
-def test_units_that_are_left_mean_a_rate_limit(client, fake, hour):
-    fake.user |= {"batch_requests_count": 14, "batch_limit": 15}
-    fake.script(LIST, error_reply(429, "Too Many Requests"))
-    client.hours.listing(hour)
-
-
-def test_an_account_that_cannot_be_asked_means_a_rate_limit(client, fake, hour):
-    fake.script("/v1/get-user", error_reply(500, "no"), *[error_reply(500, "no")] * 9)
-    fake.script(LIST, error_reply(429, "Too Many Requests"))
-    client.hours.listing(hour)
 
 
 def test_retry_after_is_obeyed_within_bounds():

@@ -14,7 +14,7 @@ import pytest
 from resources import files
 from resources.enterprise import Limits, Sidecar, errors, models
 from tests.intact import is_intact
-from tests.unit.enterprise.loopback import Reply, html_reply
+from tests.unit.enterprise.loopback import FakeService, Reply, html_reply
 
 NAME = "enwiki_namespace_0"
 PATH = f"/v2/batches/2026-11-01/05/{NAME}"
@@ -67,12 +67,6 @@ def test_the_token_goes_to_the_service_and_never_to_the_object_store(
     client.hours.download(hour, batch, target)
     assert all("authorization" not in r.headers for r in fake.store.requests)
     assert fake.api.seen(PATH + "/download")[0].headers["authorization"].startswith("Bearer eyJACCESS")
-
-
-def test_an_object_store_that_cannot_be_reached_is_said_to_be(client, fake, batch, target, hour):
-    fake.store.close()
-    with pytest.raises(errors.UnreachableError, match=r"failed 4 times in a row.*refused \(127.0.0.1\)"):
-        client.hours.download(hour, batch, target)
 
 
 def test_what_is_present_and_verified_is_not_fetched_again(client, fake, batch, target, hour):
@@ -166,16 +160,6 @@ def test_wrong_bytes_are_fetched_again_once(client, fake, batch, target, hour, c
     only_landed(target)
 
 
-def test_wrong_bytes_twice_are_an_integrity_error_and_nothing_is_landed(client, fake, content, hour, tmp_path):
-    record = models.Batch.model_validate(fake.add(NAME, content, version="0" * 32))
-    target = tmp_path / "archive" / "x.tar.gz"
-    with pytest.raises(errors.IntegrityError, match="Two downloads of") as caught:
-        client.hours.download(hour, record, target)
-    assert not caught.value.retryable
-    assert names(target) == []
-    assert resolves(fake) == 2
-
-
 def test_a_file_replaced_meanwhile_is_taken_under_its_new_version(client, fake, batch, target, hour, content):
     new = content[::-1]
     fake.add(NAME, new)
@@ -219,38 +203,6 @@ def test_a_record_that_is_gone_when_read_again_leaves_nothing(client, fake, batc
     assert names(target) == []
 
 
-def test_fresh_addresses_that_are_refused_are_not_asked_for_without_end(client, fake, batch, target, hour):
-    fake.script("/objects/*", *[Reply(403, b"<Error><StringToSign>SIGNEDSECRET</StringToSign></Error>")] * 4)
-    with pytest.raises(errors.ServiceUnavailable, match="rejected two new signed URLs") as caught:
-        client.hours.download(hour, batch, target)
-    assert "SIGNED" not in str(caught.value)
-    assert resolves(fake) == 2
-    assert names(target) == []
-
-
-def test_the_number_of_addresses_is_bounded(make_client, fake, batch, target, hour):
-    fake.cut(*[5000] * 10, then=fake.expire_signatures)
-    with pytest.raises(errors.ServiceUnavailable, match="more than 2 signed URLs"):
-        make_client(limits=Limits(signed_urls=2)).hours.download(hour, batch, target)
-    assert resolves(fake) == 2
-
-
-def test_a_store_that_ignores_ranges_and_breaks_off_is_given_up(client, fake, batch, target, hour):
-    fake.ranges = False
-    fake.cut(*[1000] * 20)
-    with pytest.raises(errors.ServiceUnavailable, match="failed"):
-        client.hours.download(hour, batch, target)
-    assert not target.exists()
-
-
-def test_a_store_that_does_not_heal_is_unavailable(client, fake, batch, target, hour):
-    fake.script("/objects/*", *[Reply(503)] * 9)
-    with pytest.raises(errors.ServiceUnavailable, match="responded with status 503"):
-        client.hours.download(hour, batch, target)
-    assert len(fake.store.requests) == 4
-    assert names(target) == []
-
-
 def test_an_object_that_is_not_there_is_not_found(client, fake, batch, target, hour, clock):
     fake.objects.clear()
     with pytest.raises(errors.NotFound, match="object store") as caught:
@@ -262,30 +214,55 @@ def test_an_object_that_is_not_there_is_not_found(client, fake, batch, target, h
     assert names(target) == []
 
 
-def test_an_empty_object_is_wrong_unless_the_record_says_so(client, fake, hour, tmp_path):
+def test_an_empty_object_is_right_if_the_record_says_so(client, fake, hour, tmp_path):
     record = models.Batch.model_validate(fake.add("emptywiki_namespace_0", b""))
     done = client.hours.download(hour, record, tmp_path / "empty.tar.gz")
     assert (done.size_bytes, done.path.read_bytes()) == (0, b"")
-    record = models.Batch.model_validate(fake.add(NAME, b"", version="1" * 32))
-    with pytest.raises(errors.IntegrityError):
-        client.hours.download(hour, record, tmp_path / "x.tar.gz")
+
+
+def wrong(content):
+    """The record has another version than the object, when it is read again as well."""
+    return lambda fake: fake.add(NAME, content, version="0" * 32)
+
+
+def scripted(path, *replies):
+    return lambda fake: fake.script(path, *replies)
+
+
+REFUSED = Reply(403, b"<Error><StringToSign>SIGNEDSECRET</StringToSign></Error>")
+ODD_REDIRECTS = [
+    ("status 307", Reply(307)),
+    ("status 200", Reply(200, b"bytes")),
+    ("redirects to an invalid URL", Reply(307, b"", {"Location": "ftp://127.0.0.1/x"})),
+    ("redirects to an invalid URL", Reply(307, b"", {"Location": "file:///etc/passwd"})),
+]
 
 
 @pytest.mark.parametrize(
-    ("reply", "problem"),
+    ("prepare", "kind", "words", "counts"),
     [
-        (Reply(307), "status 307"),
-        (Reply(200, b"bytes"), "status 200"),
-        (Reply(307, b"", {"Location": "ftp://127.0.0.1/x"}), "redirects to an invalid URL"),
-        (Reply(307, b"", {"Location": "file:///etc/passwd"}), "redirects to an invalid URL"),
+        (lambda fake: fake.store.close(), errors.UnreachableError, r"4 times in a row.*refused \(127.0.0.1\)", (1, 0)),
+        (wrong(CONTENT), errors.IntegrityError, "Two downloads of", (2, 2)),
+        (wrong(b""), errors.IntegrityError, "Two downloads of", (2, 2)),
+        (scripted("/objects/*", *[REFUSED] * 4), errors.ServiceUnavailable, "rejected two new signed URLs", (2, 2)),
+        (odd(cuts=[5000] * 10, then=FakeService.expire_signatures), errors.ServiceUnavailable, "than 2 signed", (2, 4)),
+        (odd(cuts=[1000] * 20, ranges=False), errors.ServiceUnavailable, "failed", (1, 4)),
+        (scripted("/objects/*", *[Reply(503)] * 9), errors.ServiceUnavailable, "responded with status 503", (1, 4)),
+        *((scripted("*/download", one), errors.UnexpectedAnswer, words, (1, 0)) for words, one in ODD_REDIRECTS),
     ],
 )
-def test_an_answer_that_is_no_usable_redirect_is_refused(client, fake, batch, target, hour, reply, problem):
-    fake.script(PATH + "/download", reply)
-    with pytest.raises(errors.UnexpectedAnswer, match=problem):
-        client.hours.download(hour, batch, target)
-    assert fake.store.requests == []
-    assert names(target) == []
+def test_a_download_that_cannot_be_completed_ends_with_a_sentence_and_lands_nothing(
+    make_client, fake, batch, target, hour, prepare, kind, words, counts
+):
+    prepare(fake)
+    batch = models.Batch.model_validate(fake.records[NAME])
+    with pytest.raises(kind, match=words) as caught:
+        make_client(limits=Limits(signed_urls=2)).hours.download(hour, batch, target)
+    assert (resolves(fake), len(fake.store.requests)) == counts
+    assert "SIGNED" not in str(caught.value)
+    assert caught.value.retryable is not isinstance(caught.value, errors.IntegrityError | errors.UnexpectedAnswer)
+    # what is kept goes on in the next run
+    assert set(names(target)) <= {target.name + ".part"}
 
 
 def test_a_redirect_from_an_encrypted_to_an_open_connection_is_refused(make_client):

@@ -18,7 +18,9 @@ PATH = "/v1/get-user"
         error_reply(500, "no"), html_reply(404), json_reply({"chunk_limit": 10**30}), Reply(200, b"Jwt is expired"),
     ],
 )  # fmt: skip
-def test_a_snapshot_is_fetched_where_the_account_is_not_described(client, fake, tmp_path, caplog, reply):
+def test_a_snapshot_is_fetched_and_a_password_changed_where_the_account_is_not_described(
+    client, fake, tmp_path, caplog, reply
+):
     fake.add_snapshot("frwiki_namespace_0", b"a" * 50, b"b" * 50)
     fake.script(PATH, *[reply] * 99)
     for _ in range(2):
@@ -30,12 +32,8 @@ def test_a_snapshot_is_fetched_where_the_account_is_not_described(client, fake, 
     assert len(told) == 1
     with pytest.raises(errors.EnterpriseError):
         client.account.user()
-
-
-def test_an_account_that_is_refused_is_no_unknown_quota(make_client, fake, tmp_path):
-    fake.add_snapshot("frwiki_namespace_0", b"a")
-    with pytest.raises(errors.AuthenticationError, match="log in as"):
-        make_client(password="another").account.quotas()
+    client.account.change_password(PASSWORD, "AnotherPhrase-Kept-Secret-2!")
+    assert fake.password == "AnotherPhrase-Kept-Secret-2!"
 
 
 def test_the_token_is_in_the_header_and_in_the_body(client, fake):
@@ -51,7 +49,6 @@ def test_the_token_is_in_the_header_and_in_the_body(client, fake):
         assert request.headers["authorization"] == f"Bearer {request.json['access_token']}"
 
 
-def test_the_password_can_be_changed_where_the_account_is_not_described(client, fake):
-    fake.script(PATH, *[error_reply(404, "Not Found")] * 9)
-    client.account.change_password(PASSWORD, "AnotherPhrase-Kept-Secret-2!")
-    assert fake.password == "AnotherPhrase-Kept-Secret-2!"
+def test_an_account_that_is_refused_is_no_unknown_quota(make_client, fake):
+    with pytest.raises(errors.AuthenticationError, match="log in as"):
+        make_client(password="another").account.quotas()

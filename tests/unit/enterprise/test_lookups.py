@@ -40,17 +40,15 @@ def test_an_entity_comes_as_an_object_or_in_an_array(client, fake, answer, kind,
     assert client.lookups.entity(kind, identifier).records[0]["entity"]["identifier"] == "Q42"
 
 
-@pytest.mark.parametrize("call", ["articles", "structured"])
-def test_no_such_title(client, fake, call):
-    fake.script("/v2/*", error_reply(404, "Not Found"), error_reply(404, "Not Found"))
-    with pytest.raises(errors.NotFound, match=r"No project has an article called 'B'\. .*case-sensitive.*not resolved"):
-        getattr(client.lookups, call)("B")
-    with pytest.raises(errors.NotFound, match="called 'B' that matches the filters"):
-        getattr(client.lookups, call)("B", Query(filters={"in_language.identifier": "xx"}))
-
-
-def test_no_such_entity(client, fake):
-    fake.script("/v2/*", error_reply(404, "Not Found"))
+def test_no_such_title_or_entity(client, fake):
+    fake.script("/v2/*", *[error_reply(404, "Not Found")] * 5)
+    for call in (client.lookups.articles, client.lookups.structured):
+        with pytest.raises(
+            errors.NotFound, match=r"No project has an article called 'B'\. .*case-sensitive.*not resol"
+        ):
+            call("B")
+        with pytest.raises(errors.NotFound, match="called 'B' that matches the filters"):
+            call("B", Query(filters={"in_language.identifier": "xx"}))
     with pytest.raises(errors.NotFound, match="list Q999 among Wikidata's items"):
         client.lookups.entity("items", "Q999")
 

@@ -41,7 +41,7 @@ class TestAnswers:
         client.sandbox.faults.clear()
         assert client.call("/v2/codes", "POST").status_code == 200
 
-    def test_balancers_answer_with_a_page(self, client):
+    def test_balancers_answer_with_a_page_and_so_may_the_service(self, client):
         for status in (502, 503, 504):
             client.sandbox.faults.add(kind="status", status=status, retry_after=7)
             answer = client.call("/v2/codes")
@@ -51,16 +51,10 @@ class TestAnswers:
         client.sandbox.faults.add(kind="status", status=503, html=False)
         assert client.call("/v2/codes").json()["status"] == 503
 
-    def test_a_page_instead_of_json(self, client):
         client.sandbox.faults.add(path="/v2/codes", kind="html")
         answer = client.call("/v2/codes")
         assert answer.status_code == 200
         assert answer.text.startswith("<html>")
-
-    def test_faults_of_authentication(self, client):
-        client.sandbox.faults.add(path="/v1/login", kind="status", status=429)
-        assert client.auth("login", {}).status_code == 429
-        client.login()
 
     def test_a_delay_goes_with_another_fault(self, client):
         client.sandbox.faults.add(kind="delay", seconds=0.05)
@@ -72,19 +66,19 @@ class TestAnswers:
         assert client.call("/v2/codes").status_code == 429
         assert client.call("/v2/codes").status_code == 200
 
-    def test_an_expired_signature(self, client):
-        client.sandbox.faults.add(path="*/download", kind="expired")
+    def test_a_login_a_signature_a_list_and_the_object_store_can_fail_as_well(self, client):
+        faults = client.sandbox.faults
+        faults.add(path="/v1/login", kind="status", status=429)
+        assert client.auth("login", {}).status_code == 429
+        client.login()
+        faults.add(path="*/download", kind="expired")
         assert client.fetch(client.signed(client.DOWNLOAD)).status_code == 403
         assert client.fetch(client.signed(client.DOWNLOAD)).status_code == 200
-
-    def test_a_cut_list(self, client):
-        client.sandbox.faults.add(path=client.HOUR, kind="cut", where="api", after=30)
+        faults.add(path=client.HOUR, kind="cut", where="api", after=30)
         with pytest.raises(requests.exceptions.ChunkedEncodingError, match="30 bytes read"):
             client.call(client.HOUR)
         assert len(client.call(client.HOUR).json()) == 2
-
-    def test_the_object_store_can_fail_as_well(self, client):
-        client.sandbox.faults.add(path="*", kind="status", status=503, where="objects")
+        faults.add(path="*", kind="status", status=503, where="objects")
         assert client.fetch(client.signed(client.DOWNLOAD)).status_code == 503
 
 
@@ -217,21 +211,20 @@ class TestDeclarations:
         assert client.sandbox.faults.active() == []
 
     def test_over_http(self, client):
-        url = f"{client.sandbox.url}/sandbox/faults"
-        set_ = client.session.post(
-            url, json=[{"path": "/v2/codes", "kind": "status", "status": 503}, {"kind": "cut"}], timeout=120
-        )
-        assert [fault["kind"] for fault in set_.json()] == ["status", "cut"]
+        wanted = [{"path": "/v2/codes", "kind": "status", "status": 503}, {"kind": "cut"}]
+        assert [fault["kind"] for fault in client.call("/sandbox/faults", "POST", json=wanted).json()] == [
+            "status",
+            "cut",
+        ]
         assert client.call("/v2/codes").status_code == 503
-        assert client.session.get(url, timeout=120).json()[0]["hits"] == 1
-        assert client.session.delete(url, timeout=120).json() == []
-        refused = client.session.post(url, json={"kind": "flood"}, timeout=120)
-        assert refused.status_code == 422
-        assert "no fault of kind 'flood'" in refused.json()["message"]
-        assert client.session.post(url, json={"where?": 1}, timeout=120).status_code == 422
-        assert client.session.post(url, json=[1], timeout=120).status_code == 422
+        assert client.call("/sandbox/faults").json()[0]["hits"] == 1
+        assert client.call("/sandbox/faults", "DELETE").json() == []
+        for wrong, told in (({"kind": "flood"}, "no fault of kind 'flood'"), ({"where?": 1}, ""), ([1], "")):
+            refused = client.call("/sandbox/faults", "POST", json=wrong)
+            assert refused.status_code == 422
+            assert told in refused.json()["message"]
 
     def test_controls_have_no_faults_and_are_not_logged(self, client):
         client.sandbox.faults.add(path="*", kind="status", status=500, count=None)
-        assert client.session.get(f"{client.sandbox.url}/sandbox/identity", timeout=120).status_code == 200
+        assert client.call("/sandbox/identity").status_code == 200
         assert list(client.sandbox.requests) == []

@@ -6,16 +6,13 @@ import hashlib
 import io
 import json
 import tarfile
-from datetime import UTC, datetime
 
 import pytest
 
-from resources.sandbox import Settings, running
 from resources.sandbox.store.exports import newest_hour
 from resources.sandbox.world.structured import BASIC, structured
-from tests.unit.sandbox.conftest import logged_in, prepared_state
+from tests.unit.sandbox.conftest import NOW, logged_in, small_sandbox
 
-NOW = datetime(2025, 3, 9, 7, 30, tzinfo=UTC)
 LIST = "/v2/snapshots/structured-contents"
 ONE = f"{LIST}/enwiki_namespace_0"
 KINDS = {"infobox", "section", "field", "image", "list", "list_item", "paragraph", "table"}
@@ -23,16 +20,10 @@ KINDS = {"infobox", "section", "field", "image", "list", "list_item", "paragraph
 
 @pytest.fixture(scope="module")
 def sandbox(tmp_path_factory, signing_key):
-    settings = Settings(
-        state=prepared_state(tmp_path_factory.mktemp("structured"), signing_key),
-        now=NOW,
-        projects=("enwiki", "frwiki", "simplewiki"),
-        namespaces=(0, 14),
-        changes_per_hour=20,
-        chunk_bytes=200_000,
-    )
-    with running(settings) as sandbox:
-        yield sandbox
+    folder = tmp_path_factory.mktemp("structured")
+    shape = {"projects": ("enwiki", "frwiki", "simplewiki"), "namespaces": (0, 14), "changes_per_hour": 20}
+    with small_sandbox(folder, signing_key, chunk_bytes=200_000, body_bytes=6000, **shape) as client:
+        yield client.sandbox
 
 
 @pytest.fixture
@@ -150,35 +141,32 @@ def _named(parts, members):
         yield from _named(part.get("has_parts", []), members)
 
 
-class TestLookups:
-    def look(self, client, page, **body):
-        filters = [{"field": "is_part_of.identifier", "value": "enwiki"}, *body.pop("filters", [])]
-        return client.call(f"/v2/structured-contents/{page}", "POST", json={"filters": filters, **body})
+def look(client, page, **body):
+    filters = [{"field": "is_part_of.identifier", "value": "enwiki"}, *body.pop("filters", [])]
+    return client.call(f"/v2/structured-contents/{page['name']}", "POST", json={"filters": filters, **body})
 
-    def test_a_page_in_parts_without_its_event(self, client, pages):
-        (record,) = self.look(client, pages[0]["name"]).json()
-        assert record.keys() == pages[0].keys() - {"event"}
-        assert (record["name"], record["sections"][0]["name"]) == (pages[0]["name"], "Abstract")
 
-    def test_a_page_that_could_not_be_parsed_comes_as_an_article(self, client, pages):
-        (record,) = self.look(client, pages[1]["name"], fields=["sections"]).json()
-        assert record["article_body"]["html"]
+def test_a_lookup_brings_a_page_in_parts_without_its_event_or_as_an_article_if_it_could_not_be_parsed(client, pages):
+    (record,) = look(client, pages[0]).json()
+    assert record.keys() == pages[0].keys() - {"event"}
+    assert (record["name"], record["sections"][0]["name"]) == (pages[0]["name"], "Abstract")
+    (record,) = look(client, pages[1], fields=["sections"]).json()
+    assert record["article_body"]["html"]
+    # filters see the whole article
+    for field, value, status in (("namespace.identifier", 0, 200), ("event.type", "delete", 404)):
+        assert look(client, pages[0], filters=[{"field": field, "value": value}]).status_code == status
 
-    @pytest.mark.parametrize(
-        ("fields", "found"),
-        [
-            (["name", "sections"], {"name", "sections", "tables"}),
-            (["tables"], BASIC),
-            (["article_body", "event"], BASIC),
-            (["references", "infobox"], {"references"}),
-            (["version.identifier"], {"version"}),
-        ],
-    )
-    def test_fields(self, client, pages, fields, found):
-        (record,) = self.look(client, pages[0]["name"], fields=fields).json()
-        assert record.keys() == {*found} & pages[0].keys()
 
-    def test_filters_see_the_whole_article(self, client, pages):
-        name = pages[0]["name"]
-        for field, value, status in (("namespace.identifier", 0, 200), ("event.type", "delete", 404)):
-            assert self.look(client, name, filters=[{"field": field, "value": value}]).status_code == status
+@pytest.mark.parametrize(
+    ("fields", "found"),
+    [
+        (["name", "sections"], {"name", "sections", "tables"}),
+        (["tables"], BASIC),
+        (["article_body", "event"], BASIC),
+        (["references", "infobox"], {"references"}),
+        (["version.identifier"], {"version"}),
+    ],
+)
+def test_fields_of_a_lookup(client, pages, fields, found):
+    (record,) = look(client, pages[0], fields=fields).json()
+    assert record.keys() == {*found} & pages[0].keys()

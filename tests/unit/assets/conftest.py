@@ -59,6 +59,24 @@ def record(number: int, project: str = "enwiki", **changes: Any) -> dict[str, An
     } | changes
 
 
+def listed(project: str = "enwiki", namespace: int = 0, **fields: Any) -> dict[str, Any]:
+    """The service's record of a file, with these fields besides."""
+    return {
+        "identifier": f"{project}_namespace_{namespace}",
+        "is_part_of": {"identifier": project},
+        "namespace": {"identifier": namespace},
+    } | fields
+
+
+def write_set(folder: Path, version: str, files: dict[str, str], at: datetime | None) -> Path:
+    """Note that a version of a snapshot has these files (names by their version), as its download does."""
+    named_files = [{"name": name, "identifier": name.partition(".")[0], "version": of} for name, of in files.items()]
+    snapshot = listed(version=version, date_modified=None if at is None else at.isoformat())
+    path = folder / f"{snapshot['identifier']}.{version[:8]}.set.json"
+    path.write_text(json.dumps({"snapshot": snapshot, "files": named_files}))
+    return path
+
+
 def archive_bytes(identifier: str, *records: dict[str, Any] | bytes) -> bytes:
     """A tar.gz with one member of these records; bytes are lines as they are."""
     lines = (one if isinstance(one, bytes) else json.dumps(one).encode() for one in records)

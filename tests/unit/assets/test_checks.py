@@ -19,9 +19,7 @@ from tests.unit.assets.conftest import NEXT, record
 from tests.unit.enterprise.conftest import HOUR
 from tests.unit.warehouse.conftest import Lake
 
-ARCHIVE = layers.archive_key(datasets.ARTICLE_CHANGES)
-LAKE = layers.lake_key(datasets.ARTICLE_CHANGES)
-WAREHOUSE = layers.warehouse_key(datasets.ARTICLE_CHANGES)
+ARCHIVE, LAKE, WAREHOUSE = ALL = list(layers.keys(datasets.ARTICLE_CHANGES))
 
 
 KEYS = {check.spec.name: check.spec.key for check in checks.of_files(datasets.ARTICLE_CHANGES)}
@@ -35,7 +33,7 @@ LINES = round(1 / checks.REJECTS_SHARE)
 def take(bench, *projects):
     run = bench.run(*projects)
     run.plan([HOUR], bench.client)
-    list(run.ingest(HOUR, [ARCHIVE, LAKE, WAREHOUSE], bench.client))
+    list(run.ingest(HOUR, ALL, bench.client))
     return run
 
 

@@ -16,7 +16,6 @@ from resources.data_folder import FolderError, OriginError, claim, origin_of
 from resources.engine.mapping import EngineUnreachableError, NoWorkerError
 from resources.enterprise import errors
 from resources.errors import ends_run
-from resources.lake import LakeError
 from resources.warehouse import (
     NotPublishedError,
     WarehouseBusyError,
@@ -27,12 +26,6 @@ from resources.warehouse import (
 from tests.unit.error_trees import ENGINE, ENTERPRISE, LAKE, WAREHOUSE
 
 HOUR = datetime(2026, 11, 19, 5, tzinfo=UTC)
-
-
-def test_transient_errors_may_be_tried_again_and_permanent_ones_not():
-    assert failure(errors.NotPublishedYet("Not there yet.")).allow_retries
-    assert not failure(errors.RetentionPassed("Gone.")).allow_retries
-    assert not failure(LakeError("Damaged.")).allow_retries
 
 
 def test_a_sentence_is_the_errors_own_unless_it_has_none():
@@ -79,47 +72,35 @@ def test_errors_that_do_not_say_end_their_hour_and_are_not_tried_again(kind):
     assert not failure(kind("x")).allow_retries
 
 
-def test_hours_that_fail_for_the_same_cause_are_named_together():
-    lost, odd = errors.UnreachableError("No connection."), errors.IntegrityError("Wrong MD5.")
-    hours = [HOUR + timedelta(hours=number) for number in range(6)]
-    failed = failed_hours({hours[5]: lost, **dict.fromkeys(hours[:2], lost), hours[3]: odd}, total=6)
-    assert failed.description == (
-        "4 of 6 hours failed. The other 2 hours are loaded.\n"
-        "- 3 hours from 2026-11-19 05:00 to 2026-11-19 10:00: No connection.\n- 2026-11-19 08:00: Wrong MD5."
-    )
-    whole = failed_hours(dict.fromkeys(hours, lost), total=6)
-    assert (
-        whole.description
-        == "6 of 6 hours failed. Data loaded earlier is kept.\n- 2026-11-19 05:00 to 2026-11-19 10:00: No connection."
-    )
+LOST, WRONG, GONE = errors.UnreachableError("Lost."), errors.IntegrityError("Wrong."), errors.RetentionPassed("Gone.")
 
 
-def test_every_failed_hour_is_named_with_its_reason():
-    failed = failed_hours(
-        {HOUR + timedelta(hours=1): errors.IntegrityError("Wrong MD5."), HOUR: errors.NotPublishedYet("Not yet.")},
-        total=24,
-    )
-    assert failed.description == (
-        "2 of 24 hours failed. The other 22 hours are loaded.\n"
-        "- 2026-11-19 05:00: Not yet.\n- 2026-11-19 06:00: Wrong MD5."
-    )
-    assert failed.allow_retries  # one of them can heal
-
-
-def test_when_all_hours_fail_nothing_is_claimed_to_be_loaded():
-    failed = failed_hours({HOUR: errors.RetentionPassed("Gone.")}, total=1)
-    assert failed.description == "1 of 1 hour failed. Data loaded earlier is kept.\n- 2026-11-19 05:00: Gone."
-    assert not failed.allow_retries
-
-
-def test_the_same_failure_of_two_datasets_is_told_apart():
-    failed = failed_hours({HOUR: errors.RetentionPassed("Gone.")}, total=1, what="entity_changes: ")
-    assert failed.description.startswith("entity_changes: 1 of 1 hour failed.")
-
-
-def test_one_hour_that_is_left_is_one():
-    failed = failed_hours({HOUR: errors.RetentionPassed("Gone.")}, total=2)
-    assert failed.description == ("1 of 2 hours failed. The other hour is loaded.\n- 2026-11-19 05:00: Gone.")
+@pytest.mark.parametrize(
+    ("failed", "total", "told"),
+    [
+        (
+            {5: LOST, 0: LOST, 1: LOST, 3: WRONG},
+            6,
+            [
+                "4 of 6 hours failed. The other 2 hours are loaded.",
+                "3 hours from 2026-11-19 05:00 to 2026-11-19 10:00: Lost.",
+                "2026-11-19 08:00: Wrong.",
+            ],
+        ),
+        (
+            dict.fromkeys(range(6), LOST),
+            6,
+            ["6 of 6 hours failed. Data loaded earlier is kept.", "2026-11-19 05:00 to 2026-11-19 10:00: Lost."],
+        ),
+        ({0: GONE}, 1, ["1 of 1 hour failed. Data loaded earlier is kept.", "2026-11-19 05:00: Gone."]),
+        ({0: GONE}, 2, ["1 of 2 hours failed. The other hour is loaded.", "2026-11-19 05:00: Gone."]),
+    ],
+)
+def test_every_failed_hour_is_named_with_its_reason_and_with_those_of_the_same(failed, total, told):
+    hours = {HOUR + timedelta(hours=number): error for number, error in failed.items()}
+    found = failed_hours(hours, total, what="entity_changes: ")
+    assert found.description == "entity_changes: " + "\n- ".join(told)
+    assert found.allow_retries is (LOST in failed.values())  # one of them can heal
 
 
 def test_whatever_goes_wrong_within_becomes_a_failure_once():

@@ -28,13 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
-ARCHIVE = layers.archive_key(datasets.ARTICLE_CHANGES)
-LAKE = layers.lake_key(datasets.ARTICLE_CHANGES)
-WAREHOUSE = layers.warehouse_key(datasets.ARTICLE_CHANGES)
+ARCHIVE, LAKE, WAREHOUSE = ALL = list(layers.keys(datasets.ARTICLE_CHANGES))
 CHANGES = hourly_assets(datasets.ARTICLE_CHANGES, HOURS)
 
 
-ALL = [ARCHIVE, LAKE, WAREHOUSE]
 BEFORE = HOUR - timedelta(hours=1)
 
 

@@ -17,6 +17,7 @@ from resources.datasets.live import LIVE_CHANGES, path_of
 from resources.lake import Layout
 from resources.lake.rejects import lines_file
 from tests.builds import OpenWarehouse, close_all, lay
+from tests.unit.assets.conftest import listed, write_set
 from tests.unit.warehouse.conftest import START, Clock, Lake
 
 #: Before everything that is loaded; long after it.
@@ -161,13 +162,6 @@ def test_days_are_looked_at_one_by_one_and_what_was_put_aside_is_left(house):
     assert aside.exists()
 
 
-def listed(identifier, version):
-    """The service's record of a file, as short as it can be."""
-    project, namespace = identifier.split("_namespace_")
-    place = {"is_part_of": {"identifier": project}, "namespace": {"identifier": int(namespace)}}
-    return {"identifier": identifier, "version": version, **place}
-
-
 def test_earlier_export_of_an_hour_goes_when_the_later_one_is_loaded(house):
     lake, warehouse, layout = house.lake, house.warehouse, house.layout
     file = lake.file(0, [lake.change(1, "A", 1)])
@@ -175,7 +169,7 @@ def test_earlier_export_of_an_hour_goes_when_the_later_one_is_loaded(house):
     old = house.archive(layout.batch_archive(ARTICLE_CHANGES, lake.hour(0), file.identifier, "0" * 32))
     now = house.archive(layout.batch_archive(ARTICLE_CHANGES, lake.hour(0), file.identifier, file.version))
     other = house.archive(layout.batch_archive(ARTICLE_CHANGES, lake.hour(0), "frwiki_namespace_0", "1" * 32))
-    layout.batch_list(ARTICLE_CHANGES, lake.hour(0)).write_text(json.dumps([listed(file.identifier, file.version)]))
+    layout.batch_list(ARTICLE_CHANGES, lake.hour(0)).write_text(json.dumps([listed(version=file.version)]))
     assert house.clean().waiting == (), "nothing of the hour is loaded"
     warehouse.load_hour(lake.hour(0), [file])
     assert {one.path for one in house.clean().waiting} == old
@@ -188,7 +182,7 @@ def test_earlier_export_of_an_hour_goes_when_the_later_one_is_loaded(house):
     }
 
     # what is loaded stays, though the service lists another by now
-    layout.batch_list(ARTICLE_CHANGES, lake.hour(0)).write_text(json.dumps([listed(file.identifier, "2" * 32)]))
+    layout.batch_list(ARTICLE_CHANGES, lake.hour(0)).write_text(json.dumps([listed(version="2" * 32)]))
     newer = house.archive(layout.batch_archive(ARTICLE_CHANGES, lake.hour(0), file.identifier, "2" * 32))
     # and so does what was never loaded, as long as the one of the list is not
     between = house.archive(layout.batch_archive(ARTICLE_CHANGES, lake.hour(0), file.identifier, "3" * 32))
@@ -207,18 +201,9 @@ def test_replaced_version_of_a_snapshot_goes_with_its_archives(house):
         house.aged(*(file.path for file in snapshot.files))
         lakes[number] = {house.name(file.path) for file in snapshot.files}
         own = f"enwiki_namespace_0_chunk_1.{version[:8]}.tar.gz"
-        manifest = folder / f"enwiki_namespace_0.{version[:8]}.set.json"
-        archives[number] = {*house.archive(folder / own), house.name(manifest)}
-        record = {
-            "identifier": "enwiki_namespace_0",
-            "version": version,
-            "date_modified": (START + timedelta(days=number)).isoformat(),
-            "is_part_of": {"identifier": "enwiki"},
-            "namespace": {"identifier": 0},
-        }
         names = ["enwiki_namespace_0_chunk_0.aaaaaaaa.tar.gz", own]
-        files = [{"name": name, "identifier": name.partition(".")[0], "version": version} for name in names]
-        manifest.write_text(json.dumps({"snapshot": record, "files": files}))
+        manifest = write_set(folder, version, dict.fromkeys(names, version), START + timedelta(days=number))
+        archives[number] = {*house.archive(folder / own), house.name(manifest)}
         house.aged(manifest, moment=EARLIER + timedelta(days=number))
         if number < 3:
             warehouse.load_snapshot(snapshot, keep_replaced=1)

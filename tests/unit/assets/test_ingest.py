@@ -19,12 +19,9 @@ from tests.unit.assets.conftest import NEXT, record
 from tests.unit.enterprise.conftest import HOUR
 from tests.unit.enterprise.loopback import error_reply
 
-ARCHIVE = layers.archive_key(datasets.ARTICLE_CHANGES)
-LAKE = layers.lake_key(datasets.ARTICLE_CHANGES)
-WAREHOUSE = layers.warehouse_key(datasets.ARTICLE_CHANGES)
+ARCHIVE, LAKE, WAREHOUSE = ALL = list(layers.keys(datasets.ARTICLE_CHANGES))
 
 
-ALL = [ARCHIVE, LAKE, WAREHOUSE]
 LONG_AGO = HOUR - timedelta(days=3)
 
 

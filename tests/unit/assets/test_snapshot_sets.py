@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -15,7 +14,7 @@ from assets.steps.converting import NotArchivedError, convert_archives
 from resources.datasets import SNAPSHOT_ARTICLES
 from resources.enterprise import Listing, SnapshotOptions, models
 from resources.lake import RECORD_BYTES_MAX
-from tests.unit.assets.conftest import archive_bytes, record
+from tests.unit.assets.conftest import archive_bytes, listed, record, write_set
 
 NAME = "enwiki_namespace_0"
 DAY = datetime(2026, 11, 1, tzinfo=UTC)
@@ -35,38 +34,21 @@ def put(bench):
     def archive(number, *chunks, at=DAY, manifest=True):
         folder = bench.layout.snapshot_archive(SNAPSHOT_ARTICLES, NAME)
         folder.mkdir(parents=True, exist_ok=True)
-        files = []
+        versions = {}
         for index, pages in enumerate(chunks):
             identifier = f"{NAME}_chunk_{index}"
             content = archive_bytes(identifier, *(record(page) for page in pages))
             version = hashlib.md5(content).hexdigest()
             name = f"{identifier}.{version[:8]}.tar.gz"
             (folder / name).write_bytes(content)
-            files.append({"name": name, "identifier": identifier, "version": version})
-        told = {
-            "identifier": NAME,
-            "version": version_of(number),
-            "date_modified": None if at is None else at.isoformat(),
-            "is_part_of": {"identifier": "enwiki"},
-            "namespace": {"identifier": 0},
-        }
-        path = folder / f"{NAME}.{version_of(number)[:8]}.set.json"
-        if manifest:
-            path.write_text(json.dumps({"snapshot": told, "files": files}))
-        return path
+            versions[name] = version
+        return write_set(folder, version_of(number), versions, at) if manifest else None
 
     return archive
 
 
 def snapshot(number, project="enwiki", namespace=0):
-    return models.Snapshot.model_validate(
-        {
-            "identifier": f"{project}_namespace_{namespace}",
-            "version": version_of(number),
-            "is_part_of": {"identifier": project},
-            "namespace": {"identifier": namespace},
-        }
-    )
+    return models.Snapshot.model_validate(listed(project, namespace, version=version_of(number)))
 
 
 def test_the_snapshots_of_mirrored_projects_and_namespaces_are_taken():

@@ -15,7 +15,7 @@ from resources.lake import Layout
 from resources.settings import Settings
 from resources.tables import REJECTED_LINES
 from tests.builds import OpenWarehouse, lay
-from tests.unit.assets.conftest import record
+from tests.unit.assets.conftest import listed, record, write_set
 from tests.unit.warehouse.conftest import START, Clock, Lake
 
 GOOD = [json.dumps(record(number)).encode() for number in range(9)]
@@ -37,18 +37,11 @@ class Folder:
         file = self.lake.file(number, [self.lake.change(number + 1, "A", 60 * number + 1)], project, rejects=rejects)
         file = file if digest is None else replace(file, digest=digest(file))
         self.warehouse.load_hour(self.lake.hour(number), [file], dataset=datasets.ARTICLE_CHANGES)
-        listed = self.lists.setdefault(number, [])
-        listed.append(
-            {
-                "identifier": file.identifier,
-                "version": file.version,
-                "is_part_of": {"identifier": project},
-                "namespace": {"identifier": 0},
-            }
-        )
+        records = self.lists.setdefault(number, [])
+        records.append(listed(project, version=file.version))
         listing = self.layout.batch_list(ARTICLE_CHANGES, self.lake.hour(number))
         listing.parent.mkdir(parents=True, exist_ok=True)
-        listing.write_text(json.dumps(listed))
+        listing.write_text(json.dumps(records))
         if archived:
             self.layout.batch_archive(
                 ARTICLE_CHANGES, self.lake.hour(number), file.identifier, file.version
@@ -83,20 +76,9 @@ class Folder:
         self.warehouse.load_snapshot(replace(snapshot, files=(snapshot.files[0], second), exported_at=at))
         for name in names:
             (folder / name).write_bytes(b"archive")
-        told = {
-            "identifier": SNAPSHOT,
-            "version": version,
-            "date_modified": at.isoformat(),
-            "is_part_of": {"identifier": "enwiki"},
-            "namespace": {"identifier": 0},
-        }
-        files = [
-            {"name": name, "identifier": file.identifier, "version": file.version}
-            for name, file in zip(names, snapshot.files, strict=True)
-        ]
-        manifest = folder / f"{SNAPSHOT}.{version[:8]}.set.json"
-        manifest.write_text(json.dumps({"snapshot": told, "files": files}))
-        return manifest
+        return write_set(
+            folder, version, {name: file.version for name, file in zip(names, snapshot.files, strict=True)}, at
+        )
 
     def retry(self, **selection):
         """Plan to convert again the archives with rejected lines of what is loaded by now."""

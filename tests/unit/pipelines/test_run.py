@@ -24,6 +24,7 @@ from resources.tables.reference import REFERENCE_TABLES
 from resources.warehouse import HourStatus, Warehouse
 from tests.builds import lay
 from tests.e2e.forkserver import without_history
+from tests.unit.assets.conftest import listed
 from tests.unit.enterprise.conftest import HOUR
 from tests.unit.enterprise.loopback import json_reply
 from tests.unit.warehouse.conftest import Clock as Late
@@ -86,17 +87,9 @@ def test_reference_lists_are_due_when_one_is_absent_or_a_day_old(tmp_path, table
 # --- snapshots --------------------------------------------------------------------------------------------------------
 
 
-def listed(fake, *places, wrong=None):
+def serve(fake, *places, wrong=None):
     """List these snapshots; `wrong` changes the record of the last."""
-    records = [
-        {
-            "identifier": f"{project}_namespace_{namespace}",
-            "version": "0" * 32,
-            "is_part_of": {"identifier": project},
-            "namespace": {"identifier": namespace},
-        }
-        for project, namespace in places
-    ]
+    records = [listed(*place, version="0" * 32) for place in places]
     records[-1] |= wrong or {}
     fake.script("/v2/snapshots", json_reply(records))
 
@@ -105,7 +98,7 @@ def test_snapshots_are_missing_where_a_mirrored_project_has_none_underneath(clie
     warehouse = Warehouse(tmp_path, lock_timeout=5.0, clock=Late())
     settings = Settings(data=tmp_path, projects=("frwiki", "enwiki", "itwiki"), namespaces=(14, 0))
     served = [("dewiki", 0), ("enwiki", 0), ("enwiki", 14), ("frwiki", 0)]
-    listed(fake, *served)
+    serve(fake, *served)
     wanted = ["frwiki_namespace_0", "enwiki_namespace_14", "enwiki_namespace_0"]  # in the order configured
     assert pending.snapshots_to_fetch(client, settings, [SNAPSHOT_ARTICLES]) == {SNAPSHOT_ARTICLES: wanted}
     assert not warehouse.build_path.exists()  # nothing is made only to look
@@ -115,9 +108,9 @@ def test_snapshots_are_missing_where_a_mirrored_project_has_none_underneath(clie
     # hours alone are nothing underneath
     warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)], "frwiki")], dataset=ARTICLE_CHANGES)
     warehouse.load_snapshot(lake.snapshot([[lake.change(5, "E", 20)]]))
-    listed(fake, *served)
+    serve(fake, *served)
     assert pending.snapshots_to_fetch(client, settings, [SNAPSHOT_ARTICLES]) == {SNAPSHOT_ARTICLES: wanted[:2]}
-    listed(fake, *served)
+    serve(fake, *served)
     # versions have no order: one that is not archived is a newer one
     found = pending.snapshots_to_fetch(client, settings, [SNAPSHOT_ARTICLES], newer=True)
     assert found == {SNAPSHOT_ARTICLES: wanted}
@@ -166,10 +159,10 @@ def test_hours_that_the_mirror_lacks_are_those_since_it_began_that_the_service_k
 
 def test_a_snapshot_whose_record_is_odd_is_asked_for_by_itself_and_the_others_as_ever(client, fake, tmp_path):
     settings = Settings(data=tmp_path, projects=("frwiki", "enwiki"))
-    listed(fake, ("dewiki", 0), ("enwiki", 0), ("frwiki", 0), wrong={"date_modified": "9999-12-31T00:00:00Z"})
+    serve(fake, ("dewiki", 0), ("enwiki", 0), ("frwiki", 0), wrong={"date_modified": "9999-12-31T00:00:00Z"})
     wanted = ["enwiki_namespace_0", "frwiki_namespace_0"]  # whose run fails with a sentence about its record
     assert pending.snapshots_to_fetch(client, settings, [SNAPSHOT_ARTICLES]) == {SNAPSHOT_ARTICLES: wanted}
-    listed(fake, ("enwiki", 0), ("frwiki", 0), ("dewiki", 0), wrong={"version": "7"})
+    serve(fake, ("enwiki", 0), ("frwiki", 0), ("dewiki", 0), wrong={"version": "7"})
     assert pending.snapshots_to_fetch(client, settings, [SNAPSHOT_ARTICLES]) == {SNAPSHOT_ARTICLES: wanted[::-1]}
 
 

@@ -12,6 +12,27 @@ from resources.settings import NAMES, PROJECT, SettingsError, read, unknown
 ACCOUNT = {"WME_USERNAME": "Ada", "WME_PASSWORD": "not-to-be-seen", "WME_PROJECTS": "enwiki"}
 
 
+#: Values that a setting cannot have, by the setting and the words of its refusal.
+REFUSED = {
+    ("WME_SANDBOX", "use 1 or 0"): ["maybe"],
+    ("WME_PROJECTS", "database names"): ["en/wiki", "../etc"],
+    ("WME_NAMESPACES", "use namespace numbers"): ["zero"],
+    ("WME_BODIES", "html,wikitext / none"): ["pdf", "none,html"],
+    ("WME_MIN_FREE_GB", "number of gigabytes"): ["lots"],
+    ("WME_MAX_RECORD_MB", "a whole number from 16 to 1024"): [
+        *("15", "1025", "9" * 5000, "000000064" + "9" * 5000, "64.5"),
+    ],
+    ("WME_FIRST_HOUR", "2026-11-20T05"): ["yesterday"],
+    ("WME_GRACE_HOURS", "number of hours"): ["-1"],
+    ("WME_GRACE_HOURS", "from 0 to 1,000,000"): ["1e9"],
+    ("WME_REQUESTS_PER_SECOND", "requests per second"): ["0", "1e-300"],
+    ("WME_STORAGE_VERSION", "v1.5.0 or v2.0.0"): ["1.5"],
+    ("WME_DATA", "would read files in other folders"): ["/srv/[old]/data", "what?"],
+    ("WME_PUBLISH", "number of minutes"): ["seldom", "0", "nan"],
+    ("WME_PUBLISH", "up to 1,000,000"): ["1e12"],
+}
+
+
 def test_with_nothing_set_the_sandbox_and_its_projects_are_used():
     settings = read({})
     assert settings.sandbox
@@ -104,30 +125,7 @@ def test_how_often_to_publish():
                 "HTTP://127.1",
             )
         ),
-        ({"WME_SANDBOX": "maybe"}, "use 1 or 0"),
-        ({"WME_PROJECTS": "en/wiki"}, "database names"),
-        ({"WME_PROJECTS": "../etc"}, "database names"),
-        ({"WME_NAMESPACES": "zero"}, "use namespace numbers"),
-        ({"WME_BODIES": "pdf"}, "html,wikitext / none"),
-        ({"WME_BODIES": "none,html"}, "html,wikitext / none"),
-        ({"WME_MIN_FREE_GB": "lots"}, "number of gigabytes"),
-        ({"WME_MAX_RECORD_MB": "15"}, "a whole number from 16 to 1024"),
-        ({"WME_MAX_RECORD_MB": "1025"}, "a whole number from 16 to 1024"),
-        ({"WME_MAX_RECORD_MB": "9" * 5000}, "a whole number from 16 to 1024"),
-        ({"WME_MAX_RECORD_MB": "000000064" + "9" * 5000}, "a whole number from 16 to 1024"),
-        ({"WME_MAX_RECORD_MB": "64.5"}, "a whole number from 16 to 1024"),
-        ({"WME_FIRST_HOUR": "yesterday"}, "2026-11-20T05"),
-        ({"WME_GRACE_HOURS": "-1"}, "number of hours"),
-        ({"WME_REQUESTS_PER_SECOND": "0"}, "requests per second"),
-        ({"WME_REQUESTS_PER_SECOND": "1e-300"}, "requests per second"),
-        ({"WME_STORAGE_VERSION": "1.5"}, "v1.5.0 or v2.0.0"),
-        ({"WME_DATA": "/srv/[old]/data"}, "would read files in other folders"),
-        ({"WME_DATA": "what?"}, "would read files in other folders"),
-        ({"WME_PUBLISH": "seldom"}, "number of minutes"),
-        ({"WME_PUBLISH": "0"}, "number of minutes"),
-        ({"WME_PUBLISH": "nan"}, "number of minutes"),
-        ({"WME_PUBLISH": "1e12"}, "up to 1,000,000"),
-        ({"WME_GRACE_HOURS": "1e9"}, "from 0 to 1,000,000"),
+        *(({name: text}, words) for (name, words), texts in REFUSED.items() for text in texts),
     ],
 )
 def test_what_cannot_be_used_is_said(environ, words):

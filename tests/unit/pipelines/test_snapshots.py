@@ -9,32 +9,25 @@ import pytest
 from pipelines.operations.snapshots import Report, check, fetched_json, plan_json
 from resources.datasets import SNAPSHOT_ARTICLES
 from resources.enterprise import Disk, Download, FetchOptions, errors, models, plan_snapshot
+from tests.unit.assets.conftest import listed
 
 GB = 10**9
 
 
 def planned(project="enwiki", *, left=None, free=100 * GB, size=GB, form="whole"):
     """A plan for a snapshot of two chunks or of one file; `left`: units that the account has."""
-    place = {"is_part_of": {"identifier": project}, "namespace": {"identifier": 0}}
     name = f"{project}_namespace_0"
 
     def record(kind, identifier, size, **more):
         told = {"identifier": identifier, "version": "f" * 32, "size": {"value": size / 1e6, "unit_text": "MB"}}
-        return kind.model_validate(told | place | more)
+        return kind.model_validate(listed(project, **told, **more))
 
     chunks = [record(models.Chunk, f"{name}_chunk_{n}", size // 2) for n in range(2)]
     whole = record(models.Snapshot, name, size, chunks=[chunk.identifier for chunk in chunks])
     quota = {} if left is None else {kind: models.Quota(0, left) for kind in ("snapshot", "chunk")}
     options = FetchOptions(**{form: True}, disk_factor=2.0)
-    return plan_snapshot(
-        whole,
-        chunks,
-        Path("/x") / name,
-        quotas=quota,
-        disk=Disk(free),
-        options=options,
-        dataset=SNAPSHOT_ARTICLES,
-    )
+    more = {"disk": Disk(free), "options": options, "dataset": SNAPSHOT_ARTICLES}
+    return plan_snapshot(whole, chunks, Path("/x") / name, quotas=quota, **more)
 
 
 def test_units_are_counted_by_their_counter_and_bytes_together():

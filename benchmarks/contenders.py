@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from benchmarks.workload import HOUR
 from resources.datasets import Family, named
 from resources.engine import Engine
-from resources.lake import Archive, Converter, Layout, SnapshotArchive
+from resources.lake import Archive, Converter, Layout
 from resources.lake.decode.record_schema import record_schema_of
 from resources.tables import ARTICLE_CHANGES
 
@@ -150,8 +150,8 @@ def _archives(workload: Workload) -> list[Archive]:
     if (dataset := named(workload.dataset)).family is Family.SNAPSHOT:
         snapshot = f"{workload.project_id}_namespace_0"
         return [
-            SnapshotArchive(
-                *(path, snapshot, f"{number:032x}", workload.project_id, 0),
+            Archive(
+                *(path, snapshot, f"{number:032x}", None, workload.project_id, 0),
                 snapshot_id=snapshot,
                 snapshot_version=f"{number:032x}",
                 dataset=dataset,

@@ -11,6 +11,7 @@ import hashlib
 import json
 import random
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ import pyarrow as pa
 
 from resources import datasets
 from resources.datasets.live import LIVE_CHANGES
-from resources.lake import Archive, Layout, ListError, LookupArchive, SnapshotArchive, convert, convert_list
+from resources.lake import Archive, Layout, ListError, convert, convert_list
 from resources.lake.live import LiveLake
 from resources.tables import ARTICLE_CHANGES, TIMESTAMP
 from resources.warehouse import Snapshot
@@ -304,20 +305,17 @@ class HostileMirror:
         path = self.layout.archive / f"{dataset.name}-{sum(self.rows.values())}.tar.gz"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(packed)
-        kind = {"batch_hour": Archive, "source_at": LookupArchive}.get(next(iter(known)), SnapshotArchive)
-        named: dict[str, Any] = {
-            "identifier": f"{project}_namespace_{namespace}",
-            "version": hashlib.md5(packed).hexdigest(),
-        }
-        if kind is SnapshotArchive:
-            named["exported_at"] = exported_at
-        made = convert(
-            kind(path=path, project_id=project, namespace_id=namespace, dataset=dataset, **named, **known), self.layout
+        name, version = f"{project}_namespace_{namespace}", hashlib.md5(packed).hexdigest()
+        archive = Archive(
+            path, name, version, known.pop("batch_hour", None), project, namespace, dataset=dataset, **known
         )
+        if archive.snapshot_id:
+            archive = replace(archive, exported_at=exported_at)
+        made = convert(archive, self.layout)
         self.count(dataset.name, made.row_count, made.reject_count)
-        if kind is Archive:
-            self.warehouse.load_hour(known["batch_hour"], [made], dataset=dataset)
-        elif kind is LookupArchive:
+        if archive.batch_hour is not None:
+            self.warehouse.load_hour(archive.batch_hour, [made], dataset=dataset)
+        elif archive.source_at is not None:
             self.warehouse.load_lookups([made])
         else:
             snapshot = Snapshot(*known.values(), project, namespace, (made,), 1, HOUR, dataset)

@@ -70,13 +70,7 @@ def attempts(
             threads = converter
 
             def one(archive: Archive) -> ConvertedFile:
-                progress = increments(advance)
-                if not again:
-                    return threads.convert(archive, layout, bodies=kept, progress=progress)
-                made, is_replaced = threads.convert_again(archive, layout, bodies=kept, progress=progress)
-                if is_replaced:
-                    _log.warning("%s was damaged and has been replaced.", made.path)
-                return made
+                return threads.convert(archive, layout, bodies=kept, progress=increments(advance), again=again)
 
             outcomes = engine.map(one, archives, workers=threads.readers)
     for outcome in outcomes:

@@ -24,7 +24,7 @@ from resources.enterprise import (
     read_set,
 )
 from resources.enterprise.models import Snapshot as SnapshotRecord
-from resources.lake import ConvertedFile, Layout, SnapshotArchive
+from resources.lake import Archive, ConvertedFile, Layout
 from resources.warehouse import Snapshot, SnapshotLoad, Warehouse
 
 Scope = Sequence[tuple[str, int]]
@@ -42,7 +42,7 @@ class ArchivedSnapshot:
     identifier: str
     version: str
     exported_at: datetime
-    archives: tuple[SnapshotArchive, ...]
+    archives: tuple[Archive, ...]
 
     @property
     def archive_bytes(self) -> int:
@@ -131,11 +131,12 @@ def archived_sets(folder: Path, dataset: Dataset) -> dict[Path, ArchivedSnapshot
         # without the time of the export, use the time when the set became complete
         exported_at = record.date_modified or datetime.fromtimestamp(manifest.stat().st_mtime, UTC)
         archives = tuple(
-            SnapshotArchive(
+            Archive(
                 dataset=dataset,
                 path=manifest.with_name(file.name),
                 identifier=file.identifier,
                 version=file.version,
+                batch_hour=None,
                 project_id=record.project_id,
                 namespace_id=record.namespace_id,
                 snapshot_id=record.identifier,

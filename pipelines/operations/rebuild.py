@@ -28,7 +28,7 @@ from resources.engine import Engine
 from resources.engine.mapping import Reporter
 from resources.errors import clause
 from resources.formatting import counted, hour_text, listed
-from resources.lake import Archive, Layout, SnapshotArchive, digest_of
+from resources.lake import Archive, Layout, digest_of
 from resources.lake.rejects import whole_line
 from resources.settings import Settings
 from resources.warehouse import QueryResult, Warehouse
@@ -258,7 +258,6 @@ def plan_retry(settings: Settings, selection: Selection) -> Retry:
         if name not in known:
             continue
         dataset = named(name)
-        archive: Archive
         if snapshot is None:
             archive = Archive(
                 layout.batch_archive(dataset, source_at, identifier, version),
@@ -267,9 +266,11 @@ def plan_retry(settings: Settings, selection: Selection) -> Retry:
             )
             is_available = archive.path.exists()
         else:
-            archive = SnapshotArchive(
+            archive = Archive(
                 layout.archive / path,
-                *(identifier, version, project, namespace, snapshot, of),
+                *(identifier, version, None, project, namespace),
+                snapshot_id=snapshot,
+                snapshot_version=of,
                 exported_at=at,
                 dataset=dataset,
             )

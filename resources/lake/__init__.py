@@ -5,7 +5,7 @@ Code that fetches archives or uses DuckDB belongs elsewhere.
 
 from resources.lake import errors
 from resources.lake.archive.buffers import RECORD_BYTES_MAX
-from resources.lake.archives import Archive, Layout, LookupArchive, SnapshotArchive
+from resources.lake.archives import Archive, Layout
 from resources.lake.conversion import conversion_version, digest_of, drift_of, find_conversion
 from resources.lake.converter import Converter, convert
 from resources.lake.errors import ArchiveError, ConversionError, DamagedFileError, DiskFull, LakeError, ListError
@@ -29,8 +29,6 @@ __all__ = [
     "Layout",
     "ListConversion",
     "ListError",
-    "LookupArchive",
-    "SnapshotArchive",
     "compact",
     "conversion_version",
     "convert",

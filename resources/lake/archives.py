@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from resources.datasets import AHEAD, ARTICLE_CHANGES, LOOKUPS, Dataset
+from resources.datasets import AHEAD, ARTICLE_CHANGES, Dataset
 from resources.datasets.paths import PARQUET, hour_folder, name_of, safe, short
 from resources.storage import LOCAL, Storage
 from resources.tables import Table
@@ -52,10 +52,6 @@ class Layout:
         """Path of an unmodified reference list."""
         return self.archive / dataset.archive / f"{dataset.name}.json"
 
-    def lake_file(self, table: str, hour: datetime, identifier: str, digest: str) -> Path:
-        """Path of a table's Parquet file that is converted from an hourly archive."""
-        return self.lake / safe(table) / hour_folder(hour) / name_of(identifier, digest, PARQUET)
-
     def compacted_folder(self, table: str) -> Path:
         """Folder with a table's compacted files."""
         return self.lake / "compacted" / safe(table)
@@ -74,7 +70,9 @@ class Archive:
     """An archive on disk, with the service's description of its content.
 
     `version` is the MD5 reported by the service. All records must have the archive's `project_id` and `namespace_id`.
-    `dataset` determines the record type. `batch_hour` is None for snapshot and lookup archives.
+    `dataset` determines the record type. Only hourly archives have a `batch_hour`. Only archives of page lookups have a
+    `source_at`, which is the start of the run that received the responses. An archive of a complete snapshot or a chunk
+    has the snapshot's identifier and version, and the export time if known.
     """
 
     path: Path
@@ -83,7 +81,12 @@ class Archive:
     batch_hour: datetime | None
     project_id: str
     namespace_id: int
-    dataset: Dataset = field(default=ARTICLE_CHANGES, kw_only=True)
+    _: KW_ONLY
+    dataset: Dataset = ARTICLE_CHANGES
+    source_at: datetime | None = None
+    snapshot_id: str = ""
+    snapshot_version: str = ""
+    exported_at: datetime | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", Path(self.path))  # callers may pass a string
@@ -98,56 +101,19 @@ class Archive:
         return {name: getattr(self, name) for name in self.dataset.given}
 
     @property
-    def made_at(self) -> datetime | None:
-        """Time of the records, or None if unknown."""
-        return self.batch_hour
-
-    @property
     def latest(self) -> datetime | None:
         """Latest allowed event time of the records, or None if any time is allowed."""
-        return None if self.made_at is None else self.made_at + AHEAD
+        made_at = self.batch_hour or self.source_at or self.exported_at
+        return None if made_at is None else made_at + AHEAD
 
     def lake_file(self, layout: Layout, table_name: str, digest: str) -> Path:
-        """Path of a table's Parquet file for this archive. Raises ValueError for an archive without an hour."""
-        if self.batch_hour is None:
+        """Path of a table's Parquet file for this archive. Raises ValueError without an hour, run and snapshot."""
+        if self.snapshot_id:
+            folder = f"{safe(self.snapshot_id)}/{short(self.snapshot_version)}"
+        elif self.source_at is not None:
+            folder = hour_folder(self.source_at.replace(minute=0, second=0, microsecond=0))
+        elif self.batch_hour is not None:
+            folder = hour_folder(self.batch_hour)
+        else:
             raise ValueError(f"{self.identifier} has no hour.")
-        return layout.lake_file(table_name, self.batch_hour, self.identifier, digest)
-
-
-@dataclass(frozen=True)
-class LookupArchive(Archive):
-    """Page lookup responses for a project and namespace, received by one run that started at `source_at`."""
-
-    batch_hour: None = field(default=None, init=False)
-    source_at: datetime
-    dataset: Dataset = field(default=LOOKUPS, kw_only=True)
-
-    @property
-    def made_at(self) -> datetime | None:
-        return self.source_at
-
-    def lake_file(self, layout: Layout, table_name: str, digest: str) -> Path:
-        hour = self.source_at.replace(minute=0, second=0, microsecond=0)
-        return layout.lake_file(table_name, hour, self.identifier, digest)
-
-
-@dataclass(frozen=True)
-class SnapshotArchive(Archive):
-    """An archive of a complete snapshot or a chunk, with the export time `exported_at`.
-
-    `identifier` and `version` describe the archive. `snapshot_id` and `snapshot_version` describe the snapshot.
-    """
-
-    batch_hour: None = field(default=None, init=False)
-    snapshot_id: str
-    snapshot_version: str
-    exported_at: datetime | None = field(default=None, kw_only=True)
-    dataset: Dataset = field(kw_only=True)
-
-    @property
-    def made_at(self) -> datetime | None:
-        return self.exported_at
-
-    def lake_file(self, layout: Layout, table_name: str, digest: str) -> Path:
-        folder = layout.lake / safe(table_name) / safe(self.snapshot_id) / short(self.snapshot_version)
-        return folder / name_of(self.identifier, digest, PARQUET)
+        return layout.lake / safe(table_name) / folder / name_of(self.identifier, digest, PARQUET)

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 
 from resources.datasets import datasets
 from resources.lake.archive.buffers import RECORD_BYTES_MAX
-from resources.lake.archives import Archive, Layout, SnapshotArchive
+from resources.lake.archives import Archive, Layout
 from resources.lake.decode.strict import DriftCount
 from resources.lake.errors import ConversionError
 from resources.lake.rejects import lines_file
@@ -35,7 +35,7 @@ def describe(facts: dict[str, Any], archive: Archive, layout: Layout, seconds: f
         "path": target,
         "rejects_path": rejects_target if facts["reject_count"] else None,
         "batch_hour": archive.batch_hour,
-        "source_at": getattr(archive, "source_at", None),
+        "source_at": archive.source_at,
         "lake_bytes": layout.storage.size(target),
         "seconds": seconds or 0.0,
         "converted": seconds is not None,
@@ -46,7 +46,7 @@ def describe(facts: dict[str, Any], archive: Archive, layout: Layout, seconds: f
 def digest_of(archive: Archive, bodies: frozenset[str] | None = None, record_bytes_max: int = RECORD_BYTES_MAX) -> str:
     """Return a hex digest of all inputs that affect rows: archive, tables, converter, bodies and record limit."""
     parts = [archive.identifier, archive.version, *_made_by(archive.table), sorted(bodies_kept(archive.table, bodies))]
-    if isinstance(archive, SnapshotArchive):
+    if archive.snapshot_version:
         parts.append(archive.snapshot_version)
     if record_bytes_max != RECORD_BYTES_MAX:
         parts.append(record_bytes_max)

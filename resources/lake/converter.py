@@ -9,6 +9,7 @@ concurrent calls keep all workers busy.
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
 from collections import Counter
@@ -18,7 +19,7 @@ from contextlib import closing, contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from isal import igzip
 
@@ -40,6 +41,8 @@ from resources.lake_files import ConvertedFile
 from resources.storage import UNREADABLE, verify
 from resources.tables import REJECTED_LINES, ChangeType, version_of
 from resources.tar import Contents
+
+_log = logging.getLogger(__name__)
 
 #: Lower bound for a converter's default memory, if the machine has enough memory.
 _LEAST_BYTES = 512 << 20
@@ -127,6 +130,7 @@ class Converter:
         *,
         bodies: frozenset[str] | None = None,
         progress: Callable[[int, int], None] | None = None,
+        again: bool = False,
     ) -> ConvertedFile:
         """Convert one archive into the lake. `converted` is False if the same conversion already existed.
 
@@ -136,6 +140,9 @@ class Converter:
             bodies: Body columns to store (default: all). Other body columns are null, and other tables' names are
                 ignored.
             progress: Callback that receives the number of converted bytes and the archive's total bytes.
+            again: If True, convert the archive again if a file of the earlier conversion is damaged. A rename replaces
+                the damaged file, so readers always see a complete file. Its rows might be damaged in the warehouse, so
+                load the new file.
 
         Raises:
             ArchiveError: The archive is damaged, truncated or empty, or has no records for its project and namespace.
@@ -145,43 +152,28 @@ class Converter:
         After an error, the lake is unchanged.
         """
         known = conversions.find_conversion(archive, layout, bodies, self.record_bytes_max)
-        return known or self._converted(archive, layout, bodies, progress)
-
-    def convert_again(
-        self,
-        archive: Archive,
-        layout: Layout,
-        *,
-        bodies: frozenset[str] | None = None,
-        progress: Callable[[int, int], None] | None = None,
-    ) -> tuple[ConvertedFile, bool]:
-        """Convert an archive like `convert`, but replace an earlier conversion's files if a file is damaged.
-
-        A rename replaces a damaged file, so readers always see a complete file. Return the conversion, and True if a
-        file was replaced. Rows loaded from the old file might be damaged, so load the new file.
-        """
-        known = conversions.find_conversion(archive, layout, bodies, self.record_bytes_max)
-        if known is not None and _is_whole(known, layout):
-            return known, False
-        paths = conversions.targets(archive, layout, conversions.digest_of(archive, bodies, self.record_bytes_max))
-        is_there = layout.storage.exists(paths[0])
-        for path in (*paths, lines_file(paths[1])):
+        if known is not None and (not again or _is_whole(known, layout)):
+            return known
+        digest = conversions.digest_of(archive, bodies, self.record_bytes_max)
+        target, rejects_target = conversions.targets(archive, layout, digest)
+        is_replaced = again and layout.storage.exists(target)
+        for path in (target, rejects_target, lines_file(rejects_target)) if again else ():
             if path.is_dir():
                 files.set_aside(path)
-        return self._converted(archive, layout, bodies, progress), is_there
+        made = self._converted(archive, layout, conversions.bodies_kept(archive.table, bodies), digest, progress)
+        if is_replaced:
+            _log.warning("%s was damaged and has been replaced.", target)
+        return made
 
     def _converted(
         self,
         archive: Archive,
         layout: Layout,
-        bodies: frozenset[str] | None,
+        kept: frozenset[str],
+        digest: str,
         progress: Callable[[int, int], None] | None,
     ) -> ConvertedFile:
         started = time.perf_counter()
-        kept, digest = (
-            conversions.bodies_kept(archive.table, bodies),
-            conversions.digest_of(archive, bodies, self.record_bytes_max),
-        )
         target, rejects_target = conversions.targets(archive, layout, digest)
         archive_bytes = _size_of(archive.path)
         contents, drift = Contents(), DriftCount()
@@ -287,16 +279,11 @@ def convert(
     layout: Layout,
     *,
     bodies: frozenset[str] | None = None,
-    workers: int | None = None,
-    memory_bytes: int | None = None,
-    level: int = COMPRESSION_LEVEL,
-    record_bytes_max: int = RECORD_BYTES_MAX,
     progress: Callable[[int, int], None] | None = None,
+    **settings: Any,
 ) -> ConvertedFile:
-    """Convert one archive with a temporary converter. See `Converter` for the arguments, the result and the errors."""
-    with Converter(
-        workers=workers, memory_bytes=memory_bytes, level=level, record_bytes_max=record_bytes_max
-    ) as converter:
+    """Convert one archive with a temporary converter, which gets the `settings`. See `Converter.convert`."""
+    with Converter(**settings) as converter:
         return converter.convert(archive, layout, bodies=bodies, progress=progress)
 
 

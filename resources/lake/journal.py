@@ -25,7 +25,7 @@ from resources import files
 from resources.data_folder import removing
 from resources.datasets import LOOKUPS
 from resources.datasets.paths import hour_folders, name_of, safe
-from resources.lake.archives import Layout, LookupArchive
+from resources.lake.archives import Archive, Layout
 from resources.tables import Purpose
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -112,7 +112,7 @@ def pack(layout: Layout) -> None:
             _pack(layout.root, journal, identifier, _EPOCH + int(micros, 16) * _MICROSECOND)
 
 
-def archives(layout: Layout) -> Iterator[LookupArchive]:
+def archives(layout: Layout) -> Iterator[Archive]:
     """Yield the archives of all runs, ordered by run start time."""
     found = []
     for _, folder in hour_folders(layout.archive / LOOKUPS.archive):
@@ -120,13 +120,11 @@ def archives(layout: Layout) -> Iterator[LookupArchive]:
             told = files.read_json(note, _NOTE)
             project, _, namespace = told.identifier.rpartition("_namespace_")
             found.append(
-                LookupArchive(
-                    path=note.with_suffix(""),
-                    identifier=told.identifier,
-                    version=told.version,
-                    project_id=project,
-                    namespace_id=int(namespace),
+                Archive(
+                    note.with_suffix(""),
+                    *(told.identifier, told.version, None, project, int(namespace)),
                     source_at=told.source_at,
+                    dataset=LOOKUPS,
                 )
             )
     yield from sorted(found, key=lambda one: (one.source_at, one.identifier))

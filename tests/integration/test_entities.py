@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from resources.datasets import ENTITY_CHANGES, SNAPSHOT_ENTITIES
-from resources.lake import Archive, Layout, SnapshotArchive, convert
+from resources.lake import Archive, Layout, convert
 from resources.sandbox import Settings, running
 from resources.sandbox.store.archived_world import ArchivedWorld
 from resources.tables import ENTITIES
@@ -44,11 +44,12 @@ def load_snapshot(warehouse, world, identifier, started):
     found, namespace = world.snapshot(identifier, started), int(identifier.rpartition("_")[2])
     files = []
     for chunk in found.chunks:
-        archive = SnapshotArchive(
+        archive = Archive(
             dataset=SNAPSHOT_ENTITIES,
             path=chunk.path,
             identifier=chunk.record["identifier"],
             version=chunk.version,
+            batch_hour=None,
             project_id=WIKI,
             namespace_id=namespace,
             snapshot_id=identifier,

@@ -12,7 +12,7 @@ import pytest
 
 from resources import datasets
 from resources.datasets import SNAPSHOT_ARTICLES
-from resources.lake import Layout, SnapshotArchive, convert
+from resources.lake import Archive, Layout, convert
 from resources.warehouse import Snapshot
 from tests.builds import OpenWarehouse, lay, looking
 from tests.unit.lake.conftest import Lake
@@ -43,14 +43,10 @@ class Mirror:
         """Load a snapshot; the number of rejected lines."""
         lake = Lake(self.layout)
         path = lake.archive(lake.lines(*records), identifier="enwiki_namespace_0").path
-        archive = SnapshotArchive(
-            path,
-            "enwiki_namespace_0",
-            "1" * 32,
-            "enwiki",
-            0,
-            "s",
-            "2" * 32,
+        archive = Archive(
+            *(path, "enwiki_namespace_0", "1" * 32, None, "enwiki", 0),
+            snapshot_id="s",
+            snapshot_version="2" * 32,
             exported_at=START,
             dataset=SNAPSHOT_ARTICLES,
         )

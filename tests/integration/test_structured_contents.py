@@ -19,7 +19,7 @@ import pytest
 from assets.steps import snapshot
 from resources.datasets import STRUCTURED_ARTICLES
 from resources.engine import Engine
-from resources.lake import Layout, SnapshotArchive, convert
+from resources.lake import Archive, Layout, convert
 from resources.sandbox.world.structured import structured
 from resources.warehouse import Snapshot
 from tests.builds import OpenWarehouse, close_all, lay
@@ -47,12 +47,8 @@ class Library:
         path = self.layout.snapshot_archive(STRUCTURED_ARTICLES, identifier) / f"{identifier}.{version[:8]}.tar.gz"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
-        archive = SnapshotArchive(
-            path,
-            identifier,
-            version,
-            project,
-            0,
+        archive = Archive(
+            *(path, identifier, version, None, project, 0),
             dataset=STRUCTURED_ARTICLES,
             snapshot_id=identifier,
             snapshot_version=version,

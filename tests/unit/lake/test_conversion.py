@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from resources.datasets import LISTS, SNAPSHOT_ARTICLES
-from resources.lake import Archive, ArchiveError, ConversionError, SnapshotArchive, convert, convert_list, digest_of
+from resources.lake import Archive, ArchiveError, ConversionError, convert, convert_list, digest_of
 from resources.lake.encoded_blocks import encode_block
 from resources.tables import ARTICLE_CHANGES, REJECTED_LINES, version_of
 
@@ -35,8 +35,8 @@ def test_counts_and_places(lake, rows):
     assert made.converted
     assert made.seconds > 0
     assert made.digest == digest_of(archive)
-    assert made.path == lake.layout.lake_file("article_changes", lake.hour, "enwiki_namespace_0", made.digest)
-    assert made.rejects_path == lake.layout.lake_file("rejects", lake.hour, "enwiki_namespace_0", made.digest)
+    assert made.path == archive.lake_file(lake.layout, "article_changes", made.digest)
+    assert made.rejects_path == archive.lake_file(lake.layout, "rejects", made.digest)
     assert {row["batch_hour"] for row in rows(made.path)} == {lake.hour}
 
 
@@ -97,9 +97,8 @@ def test_files_of_the_first_declarations_are_found_again(lake):
     made = Archive(Path("x"), "enwiki_namespace_0", "0" * 32, lake.hour, "enwiki", 0)
     assert digest_of(made) == "9c28bff18c7ee8073df3011d8103ba1f895854b78a795f75c1861ea7d4b3632d"
     assert digest_of(made, frozenset({"html"})).startswith("98f193e1c394fde8")
-    of_snapshot = SnapshotArchive(
-        Path("x"), made.identifier, made.version, "enwiki", 0, made.identifier, "1" * 32, dataset=SNAPSHOT_ARTICLES
-    )
+    known = {"snapshot_id": made.identifier, "snapshot_version": "1" * 32, "dataset": SNAPSHOT_ARTICLES}
+    of_snapshot = Archive(Path("x"), made.identifier, made.version, None, "enwiki", 0, **known)
     assert digest_of(of_snapshot).startswith("5138b76aebf3ea1f")
     assert digest_of(of_snapshot, frozenset(), 64 << 20 | 1).startswith("75a80e1c5c97d4ac")
     assert {convert_list(one, b"[]", lake.layout).digest[:16] for one in LISTS} == {"2d9f567e42a88784"}

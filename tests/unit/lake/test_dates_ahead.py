@@ -18,8 +18,7 @@ from resources.datasets import (
     SNAPSHOT_ENTITIES,
     STRUCTURED_ARTICLES,
 )
-from resources.lake import SnapshotArchive, convert
-from resources.lake.archives import LookupArchive
+from resources.lake import Archive, convert
 from resources.lake.live import LiveLake
 
 DAY = timedelta(days=1)
@@ -48,15 +47,15 @@ def record(number: int, event: dict[str, Any], modified: str | None = None) -> d
 def archives(lake, data: bytes) -> list[Any]:
     """The same lines as an archive of each dataset whose events have a time, all of the same moment."""
     hourly = lake.archive(data)
-    known = (hourly.path, hourly.identifier, hourly.version, "enwiki", 0)
+    known = (hourly.path, hourly.identifier, hourly.version, None, "enwiki", 0)
     return [
         hourly,
         replace(hourly, dataset=ENTITY_CHANGES),
         *(
-            SnapshotArchive(*known, "s", "1" * 32, exported_at=lake.hour, dataset=dataset)
+            Archive(*known, snapshot_id="s", snapshot_version="1" * 32, exported_at=lake.hour, dataset=dataset)
             for dataset in (SNAPSHOT_ARTICLES, STRUCTURED_ARTICLES, SNAPSHOT_ENTITIES)
         ),
-        LookupArchive(*known, source_at=lake.hour, dataset=LOOKUPS),
+        Archive(*known, source_at=lake.hour, dataset=LOOKUPS),
     ]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from resources.datasets import ARTICLE_CHANGES, named, paths
-from resources.lake import Layout
+from resources.lake import Archive, Layout
 
 LAYOUT = Layout(Path("data"))
 HOUR = datetime(2026, 11, 19, 5, tzinfo=UTC)
@@ -19,7 +19,8 @@ def test_paths_of_an_hour():
     assert LAYOUT.batch_archive(ARTICLE_CHANGES, HOUR, "enwiki_namespace_0", DIGEST) == Path(
         "data/archive/batches/date=2026-11-19/hour=05/enwiki_namespace_0.01234567.tar.gz"
     )
-    assert LAYOUT.lake_file("article_changes", HOUR, "enwiki_namespace_0", DIGEST) == Path(
+    archive = Archive("x", "enwiki_namespace_0", "0" * 32, HOUR, "enwiki", 0)
+    assert archive.lake_file(LAYOUT, "article_changes", DIGEST) == Path(
         "data/lake/article_changes/date=2026-11-19/hour=05/enwiki_namespace_0.01234567.parquet"
     )
 

@@ -7,18 +7,19 @@ from dataclasses import replace
 import pyarrow.parquet as pq
 
 from resources import datasets
-from resources.lake import SnapshotArchive, convert, digest_of, find_conversion
+from resources.lake import Archive, convert, digest_of, find_conversion
 from resources.tables import REJECTED_LINES, SNAPSHOT_ARTICLES
 
 VERSION = "0123456789abcdef0123456789abcdef"
 
 
-def snapshot(lake, *lines) -> SnapshotArchive:
+def snapshot(lake, *lines) -> Archive:
     archive = lake.archive(lake.lines(*lines), identifier="enwiki_namespace_0")
-    return SnapshotArchive(
+    return Archive(
         path=archive.path,
         identifier="enwiki_namespace_0_chunk_3",
         version=archive.version,
+        batch_hour=None,
         project_id="enwiki",
         namespace_id=0,
         snapshot_id="enwiki_namespace_0",

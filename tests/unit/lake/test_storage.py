@@ -88,17 +88,18 @@ def test_files_are_converted_listed_read_and_deleted(lake):
     assert not [path for path in folder.rglob("*") if path.is_file()]  # no local file is left behind
 
 
-def test_a_damaged_file_is_replaced_by_a_second_conversion(lake):
+def test_a_damaged_file_is_replaced_by_a_second_conversion(lake, caplog):
     archive = lake.archive(lake.lines(lake.record(1)))
     storage = lake.layout.storage
     with Converter(workers=1) as converter:
-        made, replaced = converter.convert_again(archive, lake.layout)
-        assert (made.row_count, replaced) == (1, False)
+        made = converter.convert(archive, lake.layout, again=True)
+        assert (made.row_count, caplog.text) == (1, "")
         whole, when = storage.files[made.path]
-        assert not converter.convert_again(archive, lake.layout)[1]
+        assert not converter.convert(archive, lake.layout, again=True).converted
         assert storage.modified(made.path) == when
         storage.files[made.path] = (whole[:100], when)
-        assert converter.convert_again(archive, lake.layout)[1]
+        assert converter.convert(archive, lake.layout, again=True).converted
+    assert "was damaged and has been replaced" in caplog.text
     assert storage.files[made.path][0] == whole
 
 

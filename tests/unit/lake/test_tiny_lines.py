@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES, datasets
-from resources.lake import SnapshotArchive, convert
+from resources.lake import Archive, convert
 from resources.lake.archive.buffers import Block, Span
 from resources.lake.decode.record_schema import record_schema_of
 from resources.lake.decode.records import RecordReader
@@ -241,8 +241,8 @@ def test_the_cost_per_byte_is_that_of_good_lines_within_a_factor(lake, how):
     def work(name: str, data: bytes, number: int) -> float:
         archive = lake.archive(data + strangers)
         if name == "empty objects" and number % 2:
-            known = (archive.path, archive.identifier, archive.version, "enwiki", 0)
-            archive = SnapshotArchive(*known, "s", "1" * 32, dataset=SNAPSHOT_ARTICLES)
+            known = (archive.path, archive.identifier, archive.version, None, "enwiki", 0)
+            archive = Archive(*known, snapshot_id="s", snapshot_version="1" * 32, dataset=SNAPSHOT_ARTICLES)
         layout = lake.elsewhere(f"{number}-{name}").layout
         return seconds(lambda: convert(archive, layout, workers=1))
 

@@ -134,7 +134,7 @@ def compact_lake(
         try:
             compaction = outcome.unwrap()
             files = compaction.files
-            committed = warehouse.commit_compaction(step, files, compaction.row_counts, dataset)
+            part_count = warehouse.commit_compaction(step, files, compaction.row_counts, dataset)
         except (LakeError, LakeFileError, EngineError) as error:
             failed.append(error)
             if isinstance(error, DamagedFileError):
@@ -147,8 +147,8 @@ def compact_lake(
             written_files=len(files),
             written_bytes=sum(file.lake_bytes for file in files),
             row_count=sum(file.row_count for file in files),
-            part_count=committed.part_count,
-            given_up_count=committed.given_up_count,
+            part_count=part_count,
+            given_up_count=len(step.parts) - part_count,
         )
         done.append(compacted)
         say(compacted)

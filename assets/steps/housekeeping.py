@@ -31,8 +31,7 @@ from resources.lake import Layout
 from resources.lake.rejects import lines_file
 from resources.storage import LOCAL, Storage
 from resources.tables import REJECTS
-from resources.warehouse import Ledger, Named, Warehouse, WarehouseBusyError
-from resources.warehouse.read.ledger import LoadedFile
+from resources.warehouse import Ledger, Named, Row, Warehouse, WarehouseBusyError
 
 GRACE = timedelta(hours=24)
 #: Maximum time until the hourly file of a stream event is available, with a margin.
@@ -141,7 +140,7 @@ def _replaced(layout: Layout, ledger: Ledger, now: datetime, *, compacts: bool) 
         every = sorted({hour for root in roots for hour, _ in paths.hour_folders(root)})
         for day, hours in groupby(every, datetime.date):
             named = ledger.of_day(day, dataset)
-            loads: dict[str, list[LoadedFile]] = defaultdict(list)
+            loads: dict[str, list[Row]] = defaultdict(list)
             for file in named.files:
                 loads[file.lake_path.rpartition("/")[0]].append(file)
             compacted = {file.lake_path for file in named.files if file.is_compacted}
@@ -204,9 +203,7 @@ def _lake_files(
                     yield beside, why
 
 
-def _archives_of_hour(
-    layout: Layout, dataset: Dataset, hour: datetime, loads: list[LoadedFile]
-) -> Iterator[tuple[Path, str]]:
+def _archives_of_hour(layout: Layout, dataset: Dataset, hour: datetime, loads: list[Row]) -> Iterator[tuple[Path, str]]:
     """Yield earlier exports of an hour, which exist only if the service exported the hour again."""
     listing = layout.batch_list(dataset, hour)
     archives: dict[str, list[tuple[str, Path]]] = {}

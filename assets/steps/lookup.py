@@ -170,7 +170,8 @@ def ask(
     """
     # random microseconds keep timestamps unique even if the clock was set back
     source_at = now().replace(microsecond=1 + secrets.randbelow(999_999))
-    with Journals(layout, source_at) as journals, engine.task("look up", len(wanted), "page") as advance:
+    journals = Journals(layout, source_at)
+    with engine.task("look up", len(wanted), "page") as advance:
 
         def look_up(asked: Asked) -> bool | None:
             if not budget.take():

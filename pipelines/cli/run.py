@@ -20,9 +20,8 @@ from resources.lake import Layout
 from resources.settings import Settings
 from resources.settings import read as read_settings
 from resources.tables import HourState
-from resources.warehouse import Warehouse, named, next_text
+from resources.warehouse import Row, Warehouse, named, next_text
 from resources.warehouse.read import coverage
-from resources.warehouse.records import SummaryRow
 
 if TYPE_CHECKING:
     from assets.steps.hour import Plan
@@ -248,7 +247,7 @@ def _as_json(settings: Settings, report: RunReport) -> dict[str, Any]:
     }
 
 
-def _rows(warehouse: Warehouse, report: RunReport) -> Iterator[tuple[Dataset, SummaryRow, float]]:
+def _rows(warehouse: Warehouse, report: RunReport) -> Iterator[tuple[Dataset, Row, float]]:
     """Yield the dataset, the summary row, and the download and conversion seconds for each hour."""
     # use the build file, because the published file can be outdated
     for dataset in datasets.datasets(Family.HOURLY) if report.hours else ():

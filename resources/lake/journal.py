@@ -7,7 +7,6 @@ and drops incomplete last lines.
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import tarfile
@@ -16,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated
 
 from isal import igzip
 from pydantic import AwareDatetime, BaseModel, Field, TypeAdapter
@@ -65,15 +64,7 @@ class Journals:
         hour = source_at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
         self._folder = layout.archive_hour(LOOKUPS, hour)
         self._run = f"{(source_at - _EPOCH) // _MICROSECOND:x}"
-        self._files: dict[str, io.BufferedWriter] = {}
         self._lock = threading.Lock()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        for file in self._files.values():
-            file.close()
 
     def add(self, asked: Asked, looked_up_at: datetime, record: bytes | None) -> None:
         """Store a response durably. The response is the record as JSON, or None if the service has no such page."""
@@ -93,23 +84,23 @@ class Journals:
             record = record.strip().replace(b"\n", b" ")
         line = b'{"lookup":%b,%b\n' % (json.dumps(lookup, ensure_ascii=False).encode(), record[1:])
         identifier = f"{asked.project_id}_namespace_{namespace}"
+        path = self._folder / f"{safe(identifier)}.{self._run}{_SUFFIX}"
         with self._lock:
-            if identifier not in self._files:
-                self._folder.mkdir(parents=True, exist_ok=True)
-                self._files[identifier] = (self._folder / f"{safe(identifier)}.{self._run}{_SUFFIX}").open("ab")
+            is_new = not path.exists()
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with path.open("ab") as file:
+                file.write(line)
+                file.flush()
+                os.fsync(file.fileno())
+            if is_new:
                 files.sync(self._folder)
-            file = self._files[identifier]
-            file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
 
 
 def pack(layout: Layout) -> None:
     """Pack all existing journals into archives. The journals must not be open in another run."""
     for _, folder in hour_folders(layout.archive / LOOKUPS.archive):
         for journal in sorted(folder.glob(f"*{_SUFFIX}")):
-            identifier, micros, _ = journal.name.split(".")
-            _pack(layout.root, journal, identifier, _EPOCH + int(micros, 16) * _MICROSECOND)
+            _pack(layout.root, journal)
 
 
 def archives(layout: Layout) -> Iterator[Archive]:
@@ -130,8 +121,10 @@ def archives(layout: Layout) -> Iterator[Archive]:
     yield from sorted(found, key=lambda one: (one.source_at, one.identifier))
 
 
-def _pack(root: Path, journal: Path, identifier: str, source_at: datetime) -> None:
+def _pack(root: Path, journal: Path) -> None:
     """Pack a journal's complete lines into an archive with reproducible bytes, and remove the journal."""
+    identifier, micros, _ = journal.name.split(".")
+    source_at = _EPOCH + int(micros, 16) * _MICROSECOND
     with files.opened(journal, follow=False) as lines:
         size = sum(len(line) for line in lines if line.endswith(b"\n"))
     if size:
@@ -149,7 +142,7 @@ def _pack(root: Path, journal: Path, identifier: str, source_at: datetime) -> No
             tar.addfile(member, lines)
         version = files.md5_of(packed)
         target = journal.with_name(name_of(identifier, version))
-        note: dict[str, Any] = {"identifier": identifier, "version": version, "source_at": source_at.isoformat()}
+        note = {"identifier": identifier, "version": version, "source_at": source_at.isoformat()}
         files.put(packed, target)
         files.write(target.with_name(f"{target.name}.json"), json.dumps(note).encode())
     with removing(root) as may_remove:

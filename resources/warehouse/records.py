@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -16,6 +17,9 @@ from resources.errors import DiskFullError, MirrorError
 from resources.formatting import counted
 from resources.lake_files import ConvertedFile
 from resources.tables import HourState
+
+#: A row of a table or query, with its columns as attributes. Timestamps are time-zone-aware and in UTC.
+Row = SimpleNamespace
 
 
 class WarehouseError(MirrorError):
@@ -214,26 +218,6 @@ class Applied:
         )
 
 
-@dataclass(frozen=True)
-class SummaryRow:
-    """Statistics for one hour, project and namespace. Counts by kind of change include duplicates within a file."""
-
-    batch_hour: datetime
-    project_id: str
-    namespace_id: int
-    state: str
-    file_count: int
-    row_count: int
-    duplicate_count: int
-    update_count: int
-    delete_count: int
-    visibility_change_count: int
-    reject_count: int
-    archive_bytes: int
-    ndjson_bytes: int
-    lake_bytes: int
-
-
 @dataclass(frozen=True, kw_only=True)
 class Audit:
     """Audit of a snapshot version or hour: the numbers of rows, ledger rows, and rows with a repeated key.
@@ -250,40 +234,6 @@ class Audit:
 @dataclass(frozen=True, kw_only=True)
 class HourAudit(Audit):
     batch_hour: datetime
-
-
-@dataclass(frozen=True)
-class CoverageRow:
-    """One row of `hours`."""
-
-    table_name: str
-    batch_hour: datetime
-    project_id: str
-    namespace_id: int
-    state: str
-    row_count: int | None
-    reject_count: int | None
-    load_count: int | None
-    checked_at: datetime
-    reason: str | None
-
-
-@dataclass(frozen=True)
-class ProjectState:
-    """One row of `project_state`, with the time range for which `articles` is exact."""
-
-    project_id: str
-    namespace_id: int
-    base_snapshot: str | None
-    base_boundary_at: datetime | None
-    first_gap_at: datetime | None
-    exact_from_at: datetime | None
-    exact_until_at: datetime | None
-    reason: str | None
-    absent_count: int | None
-    reject_count: int | None
-    uncertain_count: int | None
-    repaired_count: int | None
 
 
 @dataclass(frozen=True)

@@ -148,7 +148,7 @@ def _report(tell: Callable[[str], None]) -> None:
 
     def committed(self: Warehouse, prepared: Any, *more: Any) -> Any:
         made = commit(self, prepared, *more)
-        tell(f"compacted {prepared.merge.span}{' late' * bool(made.given_up_count)}")
+        tell(f"compacted {prepared.merge.span}{' late' * (made < len(prepared.parts))}")
         return made
 
     def moved(self: Warehouse, *arguments: Any) -> Any:

@@ -21,7 +21,7 @@ from resources.engine import Engine
 from resources.enterprise import EnterpriseClient, Service
 from resources.lake import Converter, Layout
 from resources.tables import HourState, Purpose
-from resources.warehouse import HourStatus, Warehouse
+from resources.warehouse import HourStatus, Row, Warehouse
 from tests.builds import OpenWarehouse, lay
 from tests.integration.clients import PASSWORD, QUICK
 from tests.truth import Published, assert_rebuilt_alike, expected_row
@@ -203,7 +203,7 @@ def test_a_page_that_changed_when_the_loaded_hours_end_is_not_compared(mirror, s
     told = Warehouse.lookups_since
 
     def changed_then(*asked):
-        return [one._replace(event_at=newest + timedelta(hours=1) - before) for one in told(*asked)]
+        return [Row(**vars(one) | {"event_at": newest + timedelta(hours=1) - before}) for one in told(*asked)]
 
     monkeypatch.setattr(Warehouse, "lookups_since", changed_then)
     mirror.configure(check_pages=2)

@@ -113,15 +113,6 @@ class Decoder:
             self._handle = None
             self._library.wme_close(handle)
 
-    @property
-    def arena_bytes(self) -> int:
-        """Number of bytes reserved for future batches."""
-        return int(self._library.wme_bytes(self._handle))
-
-    def trim(self) -> None:
-        """Free the memory that no live batch uses."""
-        self._library.wme_trim(self._handle)
-
     def decode(
         self, view: memoryview, given: Mapping[str, str | int], most: Mapping[str, int] | None = None
     ) -> Decoded:
@@ -253,7 +244,5 @@ def load(path: Path) -> ctypes.CDLL | None:
         *(number, number, number),
     ]
     library.wme_decode.argtypes = [pointer, pointer, number, pointer, count, pointer, pointer]
-    library.wme_bytes.argtypes = library.wme_trim.argtypes = library.wme_close.argtypes = [pointer]
-    library.wme_bytes.restype = number
-    library.wme_trim.restype = library.wme_close.restype = None
+    library.wme_close.argtypes, library.wme_close.restype = [pointer], None
     return library

@@ -10,6 +10,7 @@ import datetime as dt
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
@@ -45,8 +46,10 @@ _COMMON = {
 _BLANK = b" \t\r"
 #: Maximum number of distinct bad lines per block and verdict that get separate reasons. All other lines share a reason.
 _TOLD = 64
-#: Bytes of examined lines to convert to rows per step. The lines' Python values need many times this memory.
+#: Bytes of a block whose examined lines are converted to rows together. Python values need many times this memory.
 _EXAMINED_BYTES = 1 << 20
+#: Number, decoder rows before it, start, end and verdict of a line.
+_Left = tuple[int, int, int, int, int]
 
 
 @dataclass
@@ -57,21 +60,6 @@ class Rows:
     line_count: int
     rejects: pa.RecordBatch
     drift: list[Drift] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _Line:
-    """An examined line that matches the declaration.
-
-    `place` contains the line's number, the number of rows before the line, and the line's start and end. `extra`
-    contains the undeclared fields.
-    """
-
-    place: tuple[int, int, int, int]
-    values: dict[str, Any]
-    extra: Any
-    text: str | None
-    json: dict[tuple[str, ...], str]
 
 
 @dataclass(frozen=True)
@@ -113,7 +101,7 @@ class RecordReader:
         left = left_lines(self._unread(bytes(view).split(b"\n")))
         return self._join(Decoded(self._no_rows, len(left), left, iter(())), view)
 
-    def _unread(self, lines: list[bytes]) -> Iterator[tuple[int, int, int, int, int]]:
+    def _unread(self, lines: list[bytes]) -> Iterator[_Left]:
         """Yield all lines except blank lines as lines to examine."""
         start, least = 0, self.record_schema.least_bytes
         for number, line in enumerate(lines):
@@ -141,7 +129,7 @@ class RecordReader:
             problems = self._rules.problems(dict(zip(rows.schema.names, rows.columns, strict=True)), len(rows))
             rejects.append(rejected(broken, problems, texts(broken, view)))
         extras: dict[int, str | None] = {}
-        again: list[tuple[int, int, int, int, int]] = []
+        again: list[_Left] = []
         for of, fields in decoded.unknown:
             line, row, *_ = of
             try:
@@ -161,14 +149,12 @@ class RecordReader:
             unread = pa.concat_batches([unread, found]).sort_by("number")
         other, before = self._no_rows, list[int]()
         if len(unread):
-            other, before, bad, broken_lines = self._examine(unread, view, drift)
-            rejects += broken_lines
+            other, before, bad = self._examine(unread, view, drift, rejects)
             left = pa.concat_batches([left, bad]).sort_by("number")
         if len(removed) or len(other):
             batch = _placed(batch, removed, other, pa.array(before, pa.int64()))
-        for verdict in _COMMON:
-            if len(lines := with_verdict(left, verdict)):
-                rejects.append(self._rejects(lines, verdict, view))
+        chosen = ((verdict, with_verdict(left, verdict)) for verdict in _COMMON)
+        rejects += [self._rejects(lines, verdict, view) for verdict, lines in chosen if len(lines)]
         return Rows(self._filled(batch), decoded.line_count, merged(rejects), drift.result())
 
     def _rejects(self, lines: pa.RecordBatch, verdict: int, view: memoryview) -> pa.RecordBatch:
@@ -190,54 +176,61 @@ class RecordReader:
         return self._rules.lacking_in(record)
 
     def _examine(
-        self, lines: pa.RecordBatch, view: memoryview, drift: DriftCount
-    ) -> tuple[pa.RecordBatch, list[int], pa.RecordBatch, list[pa.RecordBatch]]:
+        self, unread: pa.RecordBatch, view: memoryview, drift: DriftCount, rejects: list[pa.RecordBatch]
+    ) -> tuple[pa.RecordBatch, list[int], pa.RecordBatch]:
         """Examine each line for faults and undeclared fields, and convert the good lines to rows.
 
-        Return the rows, the number of decoder rows before each row, the bad lines, and the lines that break a rule.
+        Return the rows, the number of decoder rows before each row, and the bad lines. `rejects` gets the lines that
+        break a rule.
         """
-        good: list[_Line] = []
-        bad: list[tuple[int, int, int, int, int]] = []
+        batches, before, bad = [self._no_rows], list[int](), list[_Left]()
         verdicts: dict[bytes, int] = {}  # verdicts on bad lines, cached because many lines can be equal
-        batches, before, broken, size = [self._no_rows], list[int](), list[pa.RecordBatch](), 0
-        bounds = lines["bounds"].flatten().to_pylist()
-        for place in zip(
-            *(lines[name].to_pylist() for name in ("number", "row")), bounds[::2], bounds[1::2], strict=True
-        ):
-            raw = bytes(view[place[2] : place[3]])
-            if raw in verdicts:
-                bad.append((*place, verdicts[raw]))
-                continue
-            verdict = NO_OBJECT
-            try:
-                record = strict.read_record(raw)
-                verdict = MISTYPED
-                values, extra = strict.declared(record, self.record_schema.root)
-                good.append(
-                    _Line(place, values, extra, strict.extra_text(extra), strict.json_texts(raw, record, self._json))
-                )
-            except Bad:
-                verdicts[raw] = verdict
-                bad.append((*place, verdict))
-                continue
-            size += len(raw)
-            if size >= _EXAMINED_BYTES:
-                batches.append(self._rows_of(good, view, drift, before, broken))
-                good, size = [], 0
-        if good:
-            batches.append(self._rows_of(good, view, drift, before, broken))
-        return pa.concat_batches(batches), before, left_lines(bad), broken
+        bounds = unread["bounds"].flatten().to_pylist()
+        places = zip(unread["number"].to_pylist(), unread["row"].to_pylist(), bounds[::2], bounds[1::2], strict=True)
+        for _, some in groupby(places, lambda place: place[2] // _EXAMINED_BYTES):
+            lines = []
+            for place in some:
+                raw = bytes(view[place[2] : place[3]])
+                found = verdicts.get(raw) or self._examined(raw)
+                if isinstance(found, int):
+                    verdicts[raw] = found
+                    bad.append((*place, found))
+                else:
+                    lines.append((place, *found))
+            if lines:
+                batches.append(self._rows_of(lines, view, drift, before, rejects))
+        return pa.concat_batches(batches), before, left_lines(bad)
+
+    def _examined(self, raw: bytes) -> tuple[dict[str, Any], Any, str | None, dict[tuple[str, ...], str]] | int:
+        """Return a line's declared values, undeclared fields (also as JSON) and JSON columns, or the verdict if bad."""
+        verdict = NO_OBJECT
+        try:
+            record = strict.read_record(raw)
+            verdict = MISTYPED
+            values, extra = strict.declared(record, self.record_schema.root)
+            return values, extra, strict.extra_text(extra), strict.json_texts(raw, record, self._json)
+        except Bad:
+            return verdict
 
     def _rows_of(
-        self, lines: list[_Line], view: memoryview, drift: DriftCount, before: list[int], broken: list[pa.RecordBatch]
+        self,
+        lines: list[tuple[Any, ...]],
+        view: memoryview,
+        drift: DriftCount,
+        before: list[int],
+        rejects: list[pa.RecordBatch],
     ) -> pa.RecordBatch:
-        """Convert lines that match the declaration to rows, and lines that break a rule to rejects."""
-        columns = self._rules.complete(self.record_schema.columns([line.values for line in lines]))
+        """Convert lines that match the declaration to rows, and lines that break a rule to rejects.
+
+        Each line is a place, followed by the result of `_examined`.
+        """
+        places, values, extras, extra_texts, json = zip(*lines, strict=True)
+        columns = self._rules.complete(self.record_schema.columns([*values]))
         problems = self._rules.problems(columns, len(lines))
         columns |= {
-            column: pa.array([line.json.get(way) for line in lines], pa.string()) for way, column in self._json.items()
+            column: pa.array([found.get(way) for found in json], pa.string()) for way, column in self._json.items()
         }
-        columns["extra"] = pa.array([line.text for line in lines], pa.string())
+        columns["extra"] = pa.array(extra_texts, pa.string())
         left_out = self.table.bodies - self.bodies
         arrays = [
             columns[column.name]
@@ -249,15 +242,14 @@ class RecordReader:
         if problems.null_count < len(lines):
             is_good = pc.is_null(problems)
             rows = pc.indices_nonzero(pc.invert(is_good)).to_pylist()
-            bad = left_lines((*lines[row].place, BROKEN) for row in rows)
-            broken.append(rejected(bad, problems.drop_null(), texts(bad, view)))
+            broken = left_lines((*places[row], BROKEN) for row in rows)
+            rejects.append(rejected(broken, problems.drop_null(), texts(broken, view)))
             batch = batch.filter(is_good)
-        for line, problem in zip(lines, problems.indices.to_pylist(), strict=True):
+        for (number, row, *_), extra, problem in zip(places, extras, problems.indices.to_pylist(), strict=True):
             if problem is None:
-                number, row, _, _ = line.place
                 before.append(row)
-                if line.extra is not NOTHING:
-                    drift.add(line.extra, self.record_schema.root, number)
+                if extra is not NOTHING:
+                    drift.add(extra, self.record_schema.root, number)
         return batch
 
 

@@ -169,8 +169,12 @@ def _fault(value: Any, node: Node) -> str | None:
         return "a number"
     if pa.types.is_integer(node.leaf):
         return None if _is_int64(value) else "a whole number of at most 64 bits"
-    if isinstance(value, Number) and (not math.isfinite(value.double) or value.vanishes):
-        return "a finite number" if value.double else "a number within the range of a double"
+    if isinstance(value, Number):
+        double, mantissa = float(value.text), value.text.lower().partition("e")[0]
+        if not math.isfinite(double):
+            return "a finite number"
+        if not double and any(digit in "123456789" for digit in mantissa):
+            return "a number within the range of a double"
     if node.whole and not _is_exact(value):
         return "a whole number below 2 to the power of 53"
     return None

@@ -27,16 +27,6 @@ class Number:
 
     text: str
 
-    @property
-    def double(self) -> float:
-        """Nearest double, or infinity beyond the range of doubles."""
-        return float(self.text)
-
-    @property
-    def vanishes(self) -> bool:
-        """True if the number is not zero, but its nearest double is zero."""
-        return not self.double and any(digit in "123456789" for digit in self.text.lower().partition("e")[0])
-
 
 class Bad(Exception):  # noqa: N818  the line is bad, the program is not in error
     """A line cannot be converted. The exception message is the reason."""

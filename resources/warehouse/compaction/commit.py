@@ -122,14 +122,6 @@ class Prepared:
     parts: Mapping[Part, Loaded]
 
 
-@dataclass(frozen=True)
-class Committed:
-    """Outcome of a commit: the number of parts that switched to the new files, and the number of reloaded parts."""
-
-    part_count: int
-    given_up_count: int
-
-
 def prepare_compaction(build: Build, merge: Merge, dataset: Dataset) -> Prepared:
     """Return a compaction's current files and the rows to omit."""
     connection, chosen = build.connection, _chosen(merge, dataset)
@@ -171,8 +163,8 @@ def _parts(connection: duckdb.DuckDBPyConnection, chosen: Mapping[str, Any]) -> 
 
 def commit_compaction(
     build: Build, prepared: Prepared, files: Sequence[CompactedFile], row_counts: Mapping[Part, int], dataset: Dataset
-) -> Committed:
-    """Switch loaded rows to their compacted files, in one transaction.
+) -> int:
+    """Switch loaded rows to their compacted files, in one transaction. Return the number of switched parts.
 
     Parts that were reloaded after `prepare_compaction` keep their own files, and their rows in the new files are
     masked. If a snapshot version was reloaded or dropped, its new files are not recorded. Raises LakeFileError, without
@@ -227,9 +219,5 @@ def commit_compaction(
         connection.execute("INSERT INTO compacted_files BY NAME FROM written")
         retire(connection)
         raise_revision(connection)
-        taken = answer(
-            connection,
-            "SELECT DISTINCT source_at, project_id, namespace_id FROM loads WHERE compaction_id = ?",
-            [prepared.digest],
-        )
-    return Committed(len(taken), len(prepared.parts) - len(taken))
+        of_parts = "SELECT DISTINCT source_at, project_id, namespace_id FROM loads WHERE compaction_id = ?"
+        return len(answer(connection, of_parts, [prepared.digest]))

@@ -27,6 +27,7 @@ from resources.warehouse.database.workarounds import is_exhausted, is_other_stor
 from resources.warehouse.records import (
     NotPublishedError,
     QueryError,
+    Row,
     WarehouseBusyError,
     WarehouseDamagedError,
     WarehouseFullError,
@@ -254,6 +255,13 @@ def answer(
     """Return a query's rows as plain Python values. Timestamps are time-zone-aware and in UTC."""
     found = connection.sql(query, params=parameters or None).to_arrow_table()
     return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
+
+
+def records(
+    connection: duckdb.DuckDBPyConnection, query: str, parameters: Sequence[Any] | Mapping[str, Any] = ()
+) -> list[Row]:
+    """Return a query's rows as objects with the columns as attributes."""
+    return [Row(**row) for row in connection.sql(query, params=parameters or None).to_arrow_table().to_pylist()]
 
 
 def raise_revision(connection: duckdb.DuckDBPyConnection) -> None:

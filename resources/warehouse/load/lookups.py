@@ -13,9 +13,10 @@ import duckdb
 from resources.datasets import LOOKUPS
 from resources.datasets.paths import hour_folder
 from resources.lake_files import ConvertedFile
-from resources.warehouse.database.connect import Build, answer, raise_revision
+from resources.warehouse.database.connect import Build, answer, raise_revision, records
 from resources.warehouse.database.sql import FORMULAS, column_list, filled, statement, transaction
 from resources.warehouse.load.files import announce, enter, unreadable
+from resources.warehouse.records import Row
 
 #: Maximum number of rejected records whose pages are looked up, newest first.
 _MOST_LINES = 1000
@@ -89,28 +90,6 @@ class Page(NamedTuple):
     name: str
 
 
-class Sampled(NamedTuple):
-    """A sampled page with its row in `articles` and the time up to which its changes are known."""
-
-    project_id: str
-    namespace_id: int
-    name: str
-    article_id: int
-    version_id: int
-    known_until: datetime
-
-
-class LookedUp(NamedTuple):
-    """Response to a lookup: the page with the requested title, if such a page exists."""
-
-    project_id: str
-    asked_name: str
-    is_found: bool
-    article_id: int | None
-    version_id: int | None
-    event_at: datetime | None
-
-
 def lookup_digests(build: Build) -> frozenset[tuple[datetime, str]]:
     """Return the loaded lookup files as (run start time, digest) pairs."""
     return frozenset(answer(build.connection, "SELECT source_at, digest FROM loads WHERE table_name = 'lookups'"))
@@ -122,13 +101,13 @@ def last_lookup_at(build: Build, purpose: str) -> datetime | None:
     return last  # type: ignore[no-any-return]
 
 
-def lookups_since(build: Build, moment: datetime, purpose: str | None = None) -> list[LookedUp]:
+def lookups_since(build: Build, moment: datetime, purpose: str | None = None) -> list[Row]:
     """Return lookup responses since a given time, for one purpose or for all purposes."""
     query = (
         "SELECT project_id, asked_name, is_found, article_id, version_id, event_at FROM lookups "
         "WHERE looked_up_at >= $moment AND ($purpose IS NULL OR purpose = $purpose)"
     )
-    return [LookedUp(*row) for row in answer(build.connection, query, {"moment": moment, "purpose": purpose})]
+    return records(build.connection, query, {"moment": moment, "purpose": purpose})
 
 
 def lookups_due(build: Build, watched: Sequence[tuple[str, str]], now: datetime) -> list[Page]:
@@ -158,11 +137,14 @@ def uncertain_pages(
     return [Page(*row) for row in dict.fromkeys(found)][:limit]
 
 
-def sampled_pages(build: Build, projects: Sequence[str], namespaces: Sequence[int], count: int) -> list[Sampled]:
-    """Return random pages from `articles` for projects without a gap, including projects without a snapshot."""
+def sampled_pages(build: Build, projects: Sequence[str], namespaces: Sequence[int], count: int) -> list[Row]:
+    """Return random pages from `articles` for projects without a gap, including projects without a snapshot.
+
+    `known_until` is the time up to which the changes of a page are known.
+    """
     query = f"""\
 FROM (SELECT page.project_id, page.namespace_id, page.name, page.article_id, page.version_id,
-  coalesce(exact_until_at, known_until)
+  coalesce(exact_until_at, known_until) AS known_until
 FROM articles AS page
 JOIN project_state USING (project_id, namespace_id)
 LEFT JOIN (
@@ -173,7 +155,7 @@ WHERE list_contains($projects, page.project_id) AND list_contains($namespaces, p
   AND first_gap_at IS NULL)
 USING SAMPLE {count:d} ROWS"""  # noqa: S608  a number
     scope = {"projects": list(projects), "namespaces": list(namespaces)}
-    return [Sampled(*row) for row in answer(build.connection, query, scope)]
+    return records(build.connection, query, scope)
 
 
 def _name_in(raw: bytes) -> str | None:

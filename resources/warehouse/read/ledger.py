@@ -26,9 +26,9 @@ from resources.datasets.paths import with_bodies, with_rows
 from resources.errors import clause
 from resources.formatting import counted
 from resources.storage import UNREADABLE, is_damage, read_footer, verify
-from resources.warehouse.database.connect import answer
+from resources.warehouse.database.connect import answer, records
 from resources.warehouse.database.sql import statement
-from resources.warehouse.records import WarehouseDamagedError
+from resources.warehouse.records import Row, WarehouseDamagedError
 
 #: Queries for the lake files in use, by table. The queries select uncompacted and compacted files.
 _NAMED = {
@@ -42,28 +42,15 @@ _ROWS = 10_000
 
 
 @dataclass(frozen=True)
-class LoadedFile:
-    """A row of `loads`. `lake_path` is relative to the lake.
-
-    If `is_compacted` is True, compacted files contain the rows.
-    """
-
-    lake_path: str
-    identifier: str
-    version: str
-    loaded_at: datetime
-    is_compacted: bool = False
-
-
-@dataclass(frozen=True)
 class Named:
     """Lake files for the hours of one day, or for all snapshots. Paths are relative to the lake.
 
-    `files` contains the files loaded in the build file. `paths` lists the files used by the build file or the published
-    file.
+    `files` contains the files loaded in the build file, each with its `lake_path`, `identifier`, `version` and
+    `loaded_at`, and with `is_compacted`, which is True if compacted files contain the rows. `paths` lists the files
+    used by the build file or the published file.
     """
 
-    files: tuple[LoadedFile, ...]
+    files: tuple[Row, ...]
     paths: frozenset[str]
 
 
@@ -100,17 +87,16 @@ class Ledger:
         )
 
     def _named(self, condition: str, parameters: Sequence[Any]) -> Named:
-        rows = answer(
-            self._build,
-            "SELECT lake_path, identifier, version, loaded_at, compaction_id IS NOT NULL "  # noqa: S608  constant
-            f"FROM loads WHERE {condition} ORDER BY ALL",
-            parameters,
+        query = (
+            "SELECT lake_path, identifier, version, loaded_at, compaction_id IS NOT NULL AS is_compacted "  # noqa: S608
+            f"FROM loads WHERE {condition} ORDER BY ALL"
         )
-        paths = {path for path, *_, is_compacted in rows if not is_compacted}
+        rows = records(self._build, query, parameters)
+        paths = {row.lake_path for row in rows if not row.is_compacted}
         if self._published is not None:
             query = f"SELECT lake_path FROM loads WHERE {condition} AND compaction_id IS NULL"  # noqa: S608  constant
             paths |= {path for (path,) in answer(self._published, query, parameters)}
-        return Named(tuple(LoadedFile(*row) for row in rows), frozenset(paths))
+        return Named(tuple(rows), frozenset(paths))
 
 
 def named_in(copy: Path) -> Iterator[tuple[tuple[str, ...], int]]:

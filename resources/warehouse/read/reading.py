@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -18,11 +18,11 @@ import pyarrow as pa
 from resources import datasets
 from resources.datasets import Dataset
 from resources.tables import HOURS, LOADS, PROJECT_STATE, REJECTS, SNAPSHOTS, VISIBILITY_CHANGES
-from resources.warehouse.database.connect import Connector, answer
+from resources.warehouse.database.connect import Connector, answer, records
 from resources.warehouse.database.sql import FORMULAS, column_list, identifier, quoted, statement
 from resources.warehouse.read.lake_parts import make_all_changes, window
 from resources.warehouse.read.ledger import FaultyFile, faulty_files
-from resources.warehouse.records import CoverageRow, HourAudit, ProjectState, QueryError, QueryResult, SummaryRow
+from resources.warehouse.records import HourAudit, QueryError, QueryResult, Row
 
 #: DuckDB table functions that only read or generate rows. Scalar functions and the file's macros have no side effects.
 _READING = (
@@ -34,7 +34,6 @@ _TABLE_FUNCTIONS = (
     "HAVING bool_and(function_type IN ('table', 'pragma'))"
 )
 _EXPLAIN = re.compile(r"\s*EXPLAIN(\s+ANALYZE)?\b", re.IGNORECASE)
-_Row = TypeVar("_Row", CoverageRow, ProjectState, SummaryRow)
 
 
 def of_projects() -> list[str]:
@@ -141,10 +140,13 @@ class Reader:
         with self._reading(published=published) as connection:
             return answer(connection, query, {"since": since, "table": dataset.name})
 
-    def summary(self, hours: Iterable[datetime], *, dataset: Dataset, published: bool = True) -> list[SummaryRow]:
-        """Return statistics for hours, whether loaded or not, ordered by hour, project and namespace."""
+    def summary(self, hours: Iterable[datetime], *, dataset: Dataset, published: bool = True) -> list[Row]:
+        """Return statistics for hours, whether loaded or not, ordered by hour, project and namespace.
+
+        Counts by kind of change include duplicates within a file.
+        """
         parameters = {"table": dataset.name, "hours": list(hours)}
-        return self._rows(SummaryRow, statement("read/summary"), parameters, published=published)
+        return self._rows(statement("read/summary"), parameters, published=published)
 
     def coverage(
         self,
@@ -153,7 +155,7 @@ class Reader:
         *,
         dataset: Dataset,
         published: bool = True,
-    ) -> list[CoverageRow]:
+    ) -> list[Row]:
         """Return rows of `hours` with since <= batch_hour < until, ordered by hour, project and namespace."""
         query = (
             f"SELECT {column_list(HOURS)} FROM hours "  # noqa: S608  declared names
@@ -161,12 +163,12 @@ class Reader:
             "AND ($until IS NULL OR batch_hour < $until) ORDER BY batch_hour, project_id, namespace_id"
         )
         parameters = {"table": dataset.name, "since": since, "until": until}
-        return self._rows(CoverageRow, query, parameters, published=published)
+        return self._rows(query, parameters, published=published)
 
-    def project_states(self, *, published: bool = True) -> list[ProjectState]:
-        """Return the time ranges in which `articles` is exact, ordered by project and namespace."""
+    def project_states(self, *, published: bool = True) -> list[Row]:
+        """Return the rows of `project_state`, ordered by project and namespace."""
         query = f"SELECT {column_list(PROJECT_STATE)} FROM project_state ORDER BY project_id, namespace_id"  # noqa: S608
-        return self._rows(ProjectState, query, {}, published=published)
+        return self._rows(query, {}, published=published)
 
     def audit(self, hours: Iterable[datetime], dataset: Dataset) -> list[HourAudit]:
         """Recount the rows of loaded hours, and return the counts along with the ledger's counts, in order."""
@@ -250,10 +252,9 @@ class Reader:
         with self._reading(published=False) as connection:
             return answer(connection, query, parameters)
 
-    def _rows(self, kind: type[_Row], query: str, parameters: Mapping[str, Any], *, published: bool) -> list[_Row]:
+    def _rows(self, query: str, parameters: Mapping[str, Any], *, published: bool) -> list[Row]:
         with self._reading(published=published) as connection:
-            found = connection.sql(query, params=parameters or None).to_arrow_table()
-        return [kind(**row) for row in found.to_pylist()]
+            return records(connection, query, parameters)
 
 
 def confine(connection: duckdb.DuckDBPyConnection, folders: Iterable[Path]) -> None:

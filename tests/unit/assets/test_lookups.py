@@ -61,9 +61,9 @@ def test_one_process_looks_up_at_a_time(tmp_path):
 
 def test_half_a_line_of_a_killed_run_is_dropped_and_the_archive_is_the_same_each_time(tmp_path):
     layout, record = Layout(tmp_path), json.dumps({"name": "Earth", "namespace": {"identifier": 10}}, indent=1).encode()
-    with Journals(layout, NOW.replace(microsecond=7)) as journals:
-        journals.add(EARTH, NOW, record)
-        journals.add(EARTH, NOW, None)
+    journals = Journals(layout, NOW.replace(microsecond=7))
+    journals.add(EARTH, NOW, record)
+    journals.add(EARTH, NOW, None)
     (of_page, of_none) = sorted(layout.archive.rglob("*.ndjson"), reverse=True)
     assert "_namespace_10." in of_page.name
     whole = of_page.read_bytes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import logging
 import shutil
@@ -130,13 +131,15 @@ def test_memory_of_huge_lines_is_given_back(lake, decoder, library, monkeypatch)
     decoded = decode(decoder, line)
     assert decoded.batch.column("html")[0].as_py() == html
     del decoded
-    assert decoder.arena_bytes > 30_000_000
-    decoder.trim()
-    assert decoder.arena_bytes == 0
+    for function in (library.wme_bytes, library.wme_trim):
+        function.argtypes, function.restype = [ctypes.c_void_p], ctypes.c_int64
+    assert library.wme_bytes(decoder._handle) > 30_000_000
+    library.wme_trim(decoder._handle)
+    assert library.wme_bytes(decoder._handle) == 0
     monkeypatch.setattr(native, "KEEP_BYTES", 1 << 20)
     small = Decoder(library, ARTICLE_CHANGES, BOTH)
     assert decode(small, line).batch.column("html")[0].as_py() == html
-    assert small.arena_bytes < 1 << 20
+    assert library.wme_bytes(small._handle) < 1 << 20
     assert texts(small, lake.lines(lake.record(1))) == ["<p>1</p>"]
 
 

@@ -41,7 +41,7 @@ def compact(data, now, phase):
         "written": lambda: after(writer.ParquetFile, "finish"),
         "taking in": lambda: after(ledger, "retire"),
         "held changes leaving": lambda: after(ledger, "leave"),
-        "taken in": lambda: after(ledger, "Committed"),
+        "taken in": lambda: after(Warehouse, "commit_compaction"),
         "older changes leaving": lambda: after(window, "leave"),
         "older changes gone": lambda: after(Warehouse, "move_window"),
     }[phase]()

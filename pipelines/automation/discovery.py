@@ -219,7 +219,7 @@ def hindrance(
         projects, namespaces = [project for project, _ in absent], [number for _, number in absent]
         connection.check_names(client, Layout(settings.data), projects, namespaces)
     quota = client.account.quotas().get(UNCOUNTED)
-    if quota is None or not quota.exhausted:
+    if quota is None or quota.left != 0:
         return None
     return (
         f"The account has used {quota.used:,} of its {quota.limit:,} {UNCOUNTED} units. No hours are requested until "

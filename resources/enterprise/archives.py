@@ -23,7 +23,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NoReturn, cast
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from resources import files
 from resources.enterprise import endpoints, models
@@ -191,9 +191,6 @@ class _Reader:
         return f"{counted(self._count, 'record')} could be read and were returned before this error."
 
 
-_RECORD: Final = TypeAdapter(models.ArchiveRecord)
-
-
 @dataclass(frozen=True)
 class FileHead:
     """Headers of a compressed file, or None for absent headers. The ETag includes its quotes and is not an MD5."""
@@ -260,6 +257,6 @@ class ServiceFiles(Section):
 
     def _source(self, path: str) -> tuple[models.ArchiveRecord, Source]:
         quota = endpoints.file_quota(path)
-        read = partial(self._api.record, path, _RECORD, f"read the record {path}")
+        read = partial(self._api.record, path, models.ArchiveRecord, f"read the record {path}")
         record = read()
         return record, self._api.source(path, record, quota, read, name=path, pinned=True)

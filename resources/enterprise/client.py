@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final, Self
+from typing import Any, Final, Self
 
-from pydantic import Field, TypeAdapter
+from pydantic import TypeAdapter
 
 from resources.datasets import ARTICLE_CHANGES, LOOKUPS, RETENTION, Dataset
 from resources.enterprise import endpoints, errors, models
@@ -90,8 +90,6 @@ class EnterpriseClient:
         return Stream(self._transport, self.account, path, positions, query, options or StreamOptions())
 
 
-_MOST: Final = Field(max_length=models.LONGEST_LIST, fail_fast=True)
-_RECORDS: Final = TypeAdapter(Annotated[tuple[models.Record, ...], _MOST])
 #: The service's guides show a single object, but its API description specifies an array.
 _RECORD_OR_LIST: Final = TypeAdapter(models.Record | list[models.Record])
 #: Characters that all wikis prohibit in titles.
@@ -154,7 +152,7 @@ class Lookups(Section):
     def _titled(self, name: str, path: Callable[[str], str], query: Query | None, kind: Kind) -> Listing[models.Record]:
         _check_title(name)
         try:
-            return self._ask(path(name), _RECORDS, f"look up {name!r}", query, kind)
+            return self._ask(path(name), list_of(models.Record), f"look up {name!r}", query, kind)
         except errors.NotFound:
             filtered = " that matches the filters" if query is not None and query.filters else ""
         raise errors.NotFound(
@@ -186,10 +184,6 @@ def _check_title(name: str) -> None:
         )
 
 
-_BATCHES: Final = list_of(models.Batch)
-_BATCH: Final = TypeAdapter(models.Batch)
-
-
 class Hours(Section):
     """Hourly batches, identified by the start of the hour (an aware datetime). Batches use no quota. Thread-safe."""
 
@@ -202,7 +196,7 @@ class Hours(Section):
         """
         path = endpoints.hourly(dataset, hour)
         try:
-            return self._api.listing(path, _BATCHES, f"list the {dataset.endpoint} for {spoken(hour)}")
+            return self._api.listing(path, list_of(models.Batch), f"list the {dataset.endpoint} for {spoken(hour)}")
         except errors.NotFound:
             missing = absent(hour, self._api.clock)
         raise missing
@@ -215,7 +209,7 @@ class Hours(Section):
         """
         path = endpoints.record(endpoints.hourly(dataset, hour), identifier)
         try:
-            return self._api.record(path, _BATCH, f"read the record of {identifier} for {spoken(hour)}")
+            return self._api.record(path, models.Batch, f"read the record of {identifier} for {spoken(hour)}")
         except errors.NotFound as error:
             missing = error
         self.listing(hour, dataset)  # raises another error if the entire hour is missing

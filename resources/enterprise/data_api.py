@@ -76,10 +76,6 @@ class Pace:
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
-_ENTRIES: Final = list_of(models.Entry)
-_RECORDS: Final = list_of(models.Record)
-_RECORD: Final = TypeAdapter(models.Record)
-
 #: Label for requests that use no quota.
 UNCOUNTED: Final = "batch"
 #: Seconds for which a positive balance of quota units is assumed to remain valid.
@@ -119,7 +115,8 @@ class DataApi:
             _log.warning("%s", remark)
         return listing
 
-    def record(self, path: str, form: TypeAdapter[_T], doing: str, query: Query | None = None) -> _T:
+    def record(self, path: str, model: type[_T], doing: str, query: Query | None = None) -> _T:
+        form = TypeAdapter(model)
         return self.ask(path, doing, lambda answer: self._transport.parse(answer, form, doing), query=query)
 
     def source(
@@ -223,7 +220,7 @@ class DataApi:
         except errors.EnterpriseError as error:
             _log.info("Could not determine whether a quota is exhausted: %s", error)
             quota = None
-        if quota is not None and quota.exhausted:
+        if quota is not None and quota.left == 0:
             raise errors.QuotaExceeded(
                 f"Could not {doing}: the account has used {quota.used} of its {quota.limit} {product} units. "
                 "Earlier downloads are kept. Wait until the vendor resets the counters (monthly), or request more "
@@ -249,7 +246,7 @@ class Lists(Section):
 
     def reference(self, kind: str) -> Listing[models.Entry]:
         """Read a reference list (`codes`, `languages`, `projects` or `namespaces`), for example `GET /v2/codes`."""
-        return self._api.listing(endpoints.reference(kind), _ENTRIES, f"list the {kind}")
+        return self._api.listing(endpoints.reference(kind), list_of(models.Entry), f"list the {kind}")
 
     def records(self, path: str, query: Query | None = None) -> Listing[models.Record]:
         """Return the records in any list. Access a record's fields by name, for example `record["identifier"]`.
@@ -257,11 +254,12 @@ class Lists(Section):
         Raises InvalidRequest for a query that the service would ignore or refuse, and NotFound for an unknown list.
         """
         name = path.removeprefix("/v2/")
-        return self._api.listing(path, _RECORDS, f"list {path}" if "/" in name else f"list the {name}", query)
+        doing = f"list {path}" if "/" in name else f"list the {name}"
+        return self._api.listing(path, list_of(models.Record), doing, query)
 
     def record(self, path: str, query: Query | None = None) -> models.Record:
         """Read a single record. A query can select the record's `fields`. Raises the same errors as `records`."""
-        return self._api.record(path, _RECORD, f"read {path}", query)
+        return self._api.record(path, models.Record, f"read {path}", query)
 
     def land(self, listing: Listing[Any], target: StrPath) -> Sidecar:
         """Store a list's original bytes and a sidecar. An existing file is replaced atomically."""

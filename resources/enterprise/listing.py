@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cache
 from typing import Annotated, Any, Final, Generic, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
@@ -103,7 +104,8 @@ class Listing(Generic[RecordT]):
         return found
 
 
-def list_of(kind: type[RecordT]) -> TypeAdapter[tuple[RecordT | OddRecord, ...]]:
+@cache
+def list_of(kind: type[Record]) -> TypeAdapter[Any]:
     """Build a list type that limits the number of records and validates each record separately."""
 
     def read(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:

@@ -167,10 +167,6 @@ class Quota:
         """Remaining units, or None if the service does not report a limit."""
         return None if self.limit is None else max(0, self.limit - self.used)
 
-    @property
-    def exhausted(self) -> bool:
-        return self.limit is not None and self.used >= self.limit
-
 
 #: A string that is safe to display in a terminal.
 Shown = Annotated[str, AfterValidator(lambda text: legible(text, 200))]

@@ -12,10 +12,9 @@ import threading
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import cast
 
 from resources.enterprise import errors
-from resources.enterprise.account.operations import AuthService, Grant, Login, RefreshRefused, rules, weakness
+from resources.enterprise.account.operations import AuthService, Grant, RefreshRefused, rules, weakness
 from resources.enterprise.account.token_store import REFRESH_USES, Tokens, TokenStatus, TokenStore
 from resources.enterprise.http.transport import Transport
 from resources.enterprise.http.workarounds import guarded
@@ -120,10 +119,10 @@ class Authenticator:
         read = partial(self._post, "get-user", "read the account's quotas", User)
         token = self.access_token()
         try:
-            return cast("User", read(access_token=token))
+            user: User = read(access_token=token)
         except errors.AuthenticationError:
-            renewed = self.renew(token)
-        return cast("User", read(access_token=renewed))
+            user = read(access_token=self.renew(token))
+        return user
 
     def known_user(self) -> User | None:
         """Return the account's groups and counters, or None if they are unknown. A warning is logged only once.
@@ -212,7 +211,7 @@ class Authenticator:
                             status=error.status,
                         ) from None
             answer = self._calls.login(username, self._need_password(password))
-            if isinstance(answer, Login):
+            if not isinstance(answer, Grant):
                 self._store.write_session(session := answer.session or "")
                 return self._answer(username, session, proposed)
             self._keep(answer)
@@ -262,12 +261,13 @@ class Authenticator:
             why = "The refresh token is used up or expired"
             if tokens.refresh_count < REFRESH_USES and self._clock() < tokens.refresh_expires_at:
                 try:
-                    grant = self._calls.token_refresh(username, tokens.refresh_token)
+                    doing, refresh = f"refresh the token of {username}", tokens.refresh_token
+                    grant = self._post("token-refresh", doing, Grant, username=username, refresh_token=refresh)
                 except RefreshRefused as error:
                     _log.info("Logging in again: %s", error)
                     why = "The refresh token was refused (expired, revoked or used up)"
                 else:
-                    refreshed = tokens.refreshed(grant.access_token, self._clock(), grant.life)
+                    refreshed = tokens.refreshed(grant.access_token, self._clock(), grant.expires_in)
                     self._store.write(refreshed)
                     _log.info(
                         "Refreshed the token of %s (use %d of %d).", username, refreshed.refresh_count, REFRESH_USES
@@ -303,7 +303,7 @@ class Authenticator:
         tokens = Tokens(
             access_token=grant.access_token,
             access_obtained_at=now,
-            access_expires_at=now + grant.life,
+            access_expires_at=now + timedelta(seconds=grant.expires_in),
             refresh_token=grant.refresh_token or "",
             refresh_obtained_at=now,
         )

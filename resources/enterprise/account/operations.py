@@ -5,9 +5,7 @@ Source: the service's reference for authentication (`/v1/login` to `/v1/new-pass
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import timedelta
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, TypeAdapter
 
@@ -32,20 +30,11 @@ class RefreshRefused(errors.AuthenticationError):
 _Life = Annotated[float, Field(gt=0, le=REFRESH_LIFE.total_seconds(), allow_inf_nan=False)]
 
 
-class Grant(BaseModel):
-    """Issued tokens. A refresh returns no new refresh token. `expires_in` is the access token's lifetime in seconds."""
-
-    access_token: Token = Field(repr=False)
-    refresh_token: Token | None = Field(default=None, repr=False)
-    expires_in: _Life = _DAY
-
-    @property
-    def life(self) -> timedelta:
-        return timedelta(seconds=self.expires_in)
-
-
 class Login(BaseModel):
-    """Tokens, or the challenge to answer before the service issues them. A session is valid for a few minutes."""
+    """Tokens, or the challenge to answer before the service issues them. A session is valid for a few minutes.
+
+    `expires_in` is the access token's lifetime in seconds.
+    """
 
     access_token: Token | None = Field(default=None, repr=False)
     refresh_token: Token | None = Field(default=None, repr=False)
@@ -54,47 +43,34 @@ class Login(BaseModel):
     session: str | None = Field(default=None, max_length=LONGEST_TOKEN, repr=False)
 
 
+class Grant(Login):
+    """Issued tokens. A refresh returns no new refresh token."""
+
+    access_token: Token = Field(repr=False)
+
+
 class AuthService:
     """Client for the authentication host. Refusals raise an EnterpriseError."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def login(self, username: str, password: str) -> Grant | Login:
-        """Log in (`POST /v1/login`). Return tokens, or a `Login` with a challenge that must be answered first.
+    def login(self, username: str, password: str) -> Login:
+        """Log in (`POST /v1/login`). Return a `Grant`, or a `Login` with a challenge that must be answered first.
 
         Raises AuthenticationError if the service refuses the user name or the password.
         """
         doing = f"log in as {username}"
         refused = "Check WME_USERNAME and WME_PASSWORD, or run `wme auth forgot-password`."
-        found = self.post("login", doing, Login, refused=refused, username=username, password=password)
+        found: Login = self.post("login", doing, Login, refused=refused, username=username, password=password)
         if found.access_token is not None and found.refresh_token is not None:
             return Grant.model_validate(found, from_attributes=True)
         if found.challenge_name is not None:
-            return cast("Login", found)
+            return found
         raise errors.UnexpectedAnswer(
             f"Could not {doing}: the response contains neither tokens nor a challenge. Nothing was changed. Check the "
             "service's address (WME_AUTH_URL)."
         )
-
-    def token_refresh(self, username: str, refresh_token: str) -> Grant:
-        """Obtain a new access token (`POST /v1/token-refresh`), or raise RefreshRefused.
-
-        For this endpoint, a 429 response means that the refresh token is used up.
-        """
-        doing = f"refresh the token of {username}"
-
-        def check(answer: Answer) -> None:
-            if answer.status in {401, 403, 429}:
-                why = "was used 90 times" if answer.status == 429 else "has expired or was revoked"
-                raise RefreshRefused(
-                    f"Could not {doing}: the refresh token {why}. Nothing was changed. Log in again with `wme auth "
-                    "login`.",
-                    status=answer.status,
-                )
-
-        found = self.post("token-refresh", doing, Grant, check=check, username=username, refresh_token=refresh_token)
-        return cast("Grant", found)
 
     def post(
         self,
@@ -102,24 +78,23 @@ class AuthService:
         doing: str,
         form: type[BaseModel] | None = None,
         *,
-        refused: str | None = None,
-        check: Callable[[Answer], None] = lambda _answer: None,
+        refused: str = "",
         **fields: str,
     ) -> Any:
         """Call the operation `/v1/{path}`, and parse the response unless `form` is None.
 
         All fields are secrets, except the user name. An access token is sent in the body and in the header. `refused`
-        is the advice for a refusal.
+        is the advice for a 401 response and, if the advice contains the password rules, for a 422 response.
         """
 
         def read(answer: Answer) -> Any:
-            check(answer)
-            self._check(answer, doing, refused)
+            if answer.status not in {200, 204}:
+                raise self._refusal(answer, path, doing, refused)
             if form is None:
                 return None
             found = self._transport.parse(answer, TypeAdapter(form), doing)
-            if isinstance(found, Grant | Login):
-                learn(found.access_token, found.refresh_token, getattr(found, "session", None))
+            if isinstance(found, Login):
+                learn(found.access_token, found.refresh_token, found.session)
             return found
 
         learn = self._transport.redactor.learn
@@ -128,28 +103,26 @@ class AuthService:
         reaching = f"reach the authentication service (/v1/{path})"
         return self._transport.ask("POST", url, read, doing=reaching, body=fields, token=token)
 
-    def _check(self, answer: Answer, doing: str, refused: str | None) -> None:
-        """Raise the error for an unsuccessful response.
-
-        `refused` is the advice for a 401 response and, if the advice contains the password rules, for a 422 response.
-        """
-        if answer.status in {200, 204}:
-            return
-        error = self._transport.error(answer, doing)
-        if refused is not None and (answer.status == 401 or (answer.status == 422 and _RULES in refused)):
-            said = self._transport.said(answer)
-            kept = "Nothing was changed."
-            if answer.request_count > 1 and _RULES in refused:
-                kept = (
-                    "The response to the previous attempt was lost. If that attempt set the password, you can log in "
-                    "with the new password."
-                )
-            error = (errors.AuthenticationError if answer.status == 401 else errors.InvalidRequest)(
-                f"Could not {doing}: the service responded with status {answer.status}"
-                f"{f' ({said})' if said else ''}. {kept} {refused}",
-                status=answer.status,
+    def _refusal(self, answer: Answer, path: str, doing: str, refused: str) -> errors.EnterpriseError:
+        status, kept = answer.status, "Nothing was changed."
+        if path == "token-refresh" and status in {401, 403, 429}:  # 429: the refresh token is used up
+            why = "was used 90 times" if status == 429 else "has expired or was revoked"
+            return RefreshRefused(
+                f"Could not {doing}: the refresh token {why}. {kept} Log in again with `wme auth login`.", status=status
             )
-        raise error
+        if not refused or not (status == 401 or (status == 422 and _RULES in refused)):
+            return self._transport.error(answer, doing)
+        said = self._transport.said(answer)
+        if answer.request_count > 1 and _RULES in refused:
+            kept = (
+                "The response to the previous attempt was lost. If that attempt set the password, you can log in with "
+                "the new password."
+            )
+        return (errors.AuthenticationError if status == 401 else errors.InvalidRequest)(
+            f"Could not {doing}: the service responded with status {status}{f' ({said})' if said else ''}. {kept} "
+            f"{refused}",
+            status=status,
+        )
 
 
 def weakness(password: str) -> str | None:

@@ -19,7 +19,6 @@ from resources.enterprise import errors
 from resources.enterprise.listing import Listing, list_of, sorted_out
 from resources.enterprise.models import Batch, Identifier, Snapshot, Version
 
-_BATCHES: Final = list_of(Batch)
 _SIDECAR_BYTES: Final = 1 << 16
 
 
@@ -62,7 +61,7 @@ def read_listing(path: files.StrPath) -> Listing[Batch]:
     path = Path(path)
     try:
         raw = files.read(path)
-        records, odd = sorted_out(_BATCHES.validate_json(raw))
+        records, odd = sorted_out(list_of(Batch).validate_json(raw))
     except (ValidationError, files.UnusableFileError) as error:
         why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error.what
         wrong = errors.IntegrityError(

@@ -16,9 +16,6 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Final
-
-from pydantic import TypeAdapter
 
 from resources import files
 from resources.datasets import SNAPSHOT_ARTICLES, Dataset
@@ -45,30 +42,25 @@ from resources.formatting import counted, size_text
 
 _log = logging.getLogger(__name__)
 
-_SNAPSHOTS: Final = list_of(Snapshot)
-_SNAPSHOT: Final = TypeAdapter(Snapshot)
-_CHUNKS: Final = list_of(Chunk)
-_CHUNK: Final = TypeAdapter(Chunk)
-
 
 class Snapshots(Section):
     """Lists, plans and downloads snapshots and their chunks. Thread-safe."""
 
     def listing(self, dataset: Dataset = SNAPSHOT_ARTICLES) -> Listing[Snapshot]:
         """List the account's snapshots for all projects and namespaces (`GET /v2/snapshots`). Uses no quota."""
-        return self._api.listing(endpoints.records(dataset), _SNAPSHOTS, f"list the {dataset.endpoint}")
+        return self._api.listing(endpoints.records(dataset), list_of(Snapshot), f"list the {dataset.endpoint}")
 
     def record(self, identifier: str, dataset: Dataset = SNAPSHOT_ARTICLES) -> Snapshot:
         """Read a snapshot's record (`GET /v2/snapshots/{identifier}`). Uses no quota.
 
         Raises NotFound if the snapshot does not exist, for example because its namespace has no pages.
         """
-        return self._api.record(_path(dataset, identifier), _SNAPSHOT, f"read the record of {identifier}")
+        return self._api.record(_path(dataset, identifier), Snapshot, f"read the record of {identifier}")
 
     def chunks(self, identifier: str, dataset: Dataset = SNAPSHOT_ARTICLES) -> Listing[Chunk]:
         """List a snapshot's chunks in arbitrary order (`GET .../chunks`). Raises NotFound if there are none."""
         path = endpoints.chunks(_path(dataset, identifier))
-        return self._api.listing(path, _CHUNKS, f"list the chunks of {identifier}")
+        return self._api.listing(path, list_of(Chunk), f"list the chunks of {identifier}")
 
     def plan(
         self,
@@ -255,7 +247,7 @@ class Snapshots(Section):
         if plan.form == "whole":
             return self.record(plan.identifier, plan.dataset)
         doing = f"read the record of chunk {file.identifier} of {plan.identifier}"
-        return self._api.record(_path(plan.dataset, plan.identifier, file.identifier), _CHUNK, doing)
+        return self._api.record(_path(plan.dataset, plan.identifier, file.identifier), Chunk, doing)
 
 
 class _StoppedError(Exception):

@@ -195,9 +195,9 @@ def test_the_account_tells_groups_and_counters(client, fake):
     fake.user |= {"snapshot_requests_count": 3, "snapshot_limit": 30, "chunk_limit": 1500, "apis": [{"path": "/v2/x"}]}
     user = client.account.user()
     assert user.groups == ("group_3",)
-    assert {name: (q.used, q.limit, q.exhausted) for name, q in user.quotas.items()} == {
-        "snapshot": (3, 30, False),
-        "chunk": (0, 1500, False),
+    assert {name: (q.used, q.limit, q.left) for name, q in user.quotas.items()} == {
+        "snapshot": (3, 30, 27),
+        "chunk": (0, 1500, 1500),
     }
 
 

@@ -28,7 +28,8 @@ from pydantic import ValidationError
 from resources import files
 from resources.enterprise import endpoints, models
 from resources.enterprise.data_api import Section
-from resources.enterprise.download.object_reader import Progress, Source
+from resources.enterprise.download.downloader import Transfer
+from resources.enterprise.download.object_reader import Progress
 from resources.enterprise.errors import IntegrityError
 from resources.enterprise.http.answers import etag_in, moment_in, number_in
 from resources.enterprise.listing import shape_problem
@@ -229,15 +230,15 @@ class ServiceFiles(Section):
         Returns the downloaded file's record. Raises IntegrityError if the bytes do not match the MD5 in the record, or
         another EnterpriseError (see `head`).
         """
-        record, source = self._source(path)
-        for piece in self._api.downloader.pieces(source):
+        transfer = self._transfer(path)
+        for piece in transfer.pieces():
             left = memoryview(piece)
             while left:
                 count = target.write(left)
                 left = left[len(left) if count is None else count :]
             if progress is not None:
                 progress(len(piece))
-        return record
+        return transfer.record
 
     def read(self, archive: str | PathLike[str] | BinaryIO, model: Any = None) -> Iterator[Any]:
         """Read an archive's records one by one, from a local file, from an open binary file, or from the service.
@@ -252,11 +253,10 @@ class ServiceFiles(Section):
             EnterpriseError: The download failed, or an error listed for `head` occurred.
         """
         if isinstance(archive, str) and archive.startswith("/v2/"):
-            return read_pieces(archive, self._api.downloader.pieces(self._source(archive)[1]), model)
+            return read_pieces(archive, self._transfer(archive).pieces(), model)
         return read_archive(archive, model)
 
-    def _source(self, path: str) -> tuple[models.ArchiveRecord, Source]:
+    def _transfer(self, path: str) -> Transfer:
         quota = endpoints.file_quota(path)
         read = partial(self._api.record, path, models.ArchiveRecord, f"read the record {path}")
-        record = read()
-        return record, self._api.source(path, record, quota, read, name=path, pinned=True)
+        return self._api.transfer(path, read(), quota, read, name=path, pinned=True)

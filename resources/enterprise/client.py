@@ -239,8 +239,7 @@ class Hours(Section):
         again = partial(self.record, hour, record.identifier, dataset)
         name = f"{record.identifier} for {spoken(hour)}"
         try:
-            source = self._api.source(path, record, dataset.quota, again, name=name)
-            return self._api.downloader.fetch(source, Path(target), progress)
+            return self._api.transfer(path, record, dataset.quota, again, name=name).fetch(Path(target), progress)
         except errors.NotFound as error:
             failure = passed(hour, self._api.clock) or error
         raise failure

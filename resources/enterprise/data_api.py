@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import urlencode, urljoin, urlsplit
@@ -22,8 +23,7 @@ from resources import files
 from resources.enterprise import endpoints, errors, models
 from resources.enterprise.account.authenticator import Authenticator
 from resources.enterprise.download.archived import Sidecar
-from resources.enterprise.download.downloader import Downloader
-from resources.enterprise.download.object_reader import Source
+from resources.enterprise.download.downloader import Transfer
 from resources.enterprise.endpoints import is_web_address
 from resources.enterprise.http.answers import Answer
 from resources.enterprise.http.transport import Transport
@@ -91,7 +91,6 @@ class DataApi:
         #: Time of the last positive quota balance, by product.
         self._left_at: dict[str, float] = {}
         self.limits, self.redactor, self.clock = transport.limits, transport.redactor, transport.clock
-        self.downloader = Downloader(transport)
 
     def listing(
         self, path: str, form: TypeAdapter[Any], doing: str, query: Query | None = None, **options: Any
@@ -119,7 +118,7 @@ class DataApi:
         form = TypeAdapter(model)
         return self.ask(path, doing, lambda answer: self._transport.parse(answer, form, doing), query=query)
 
-    def source(
+    def transfer(
         self,
         path: str,
         record: models.ArchiveRecord,
@@ -128,14 +127,15 @@ class DataApi:
         *,
         name: str | None = None,
         pinned: bool = False,
-    ) -> Source:
-        """Return a record's archive as a `Source`. `again` returns the current record."""
+    ) -> Transfer:
+        """Return the download of a record's archive. `again` returns the current record."""
         address, doing = endpoints.download(path), f"get the download URL of {name or record.identifier}"
 
         def located(answer: Answer) -> tuple[str, int]:
             return self._location(answer, address, doing), answer.request_count
 
-        return Source(record, address, lambda: self.ask(address, doing, located, quota=quota), again, pinned)
+        resolve = partial(self.ask, address, doing, located, quota=quota)
+        return Transfer(self._transport, record, address, resolve, again, pinned=pinned)
 
     def ask(
         self,

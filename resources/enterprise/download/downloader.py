@@ -12,9 +12,9 @@ import errno
 import logging
 import shutil
 import threading
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from resources import files
@@ -26,7 +26,6 @@ from resources.enterprise.download.object_reader import (
     ObjectReader,
     Progress,
     RangeIgnoredError,
-    Source,
     StoredObject,
 )
 from resources.enterprise.download.partial import Part, Range, Segment, others
@@ -63,143 +62,149 @@ class ReplacedError(Exception):
     """The service has replaced files whose versions were pinned. Each argument describes a difference."""
 
 
-@dataclass
-class _Task:
-    """A download in progress. The record and the target change if the service replaces the archive."""
+class Transfer:
+    """The download of an archive, as described by its record. The record changes if the service replaces the archive.
 
-    source: Source
-    target: Path
-    progress: Progress | None
-    units: int = 0
-    resumed: int | None = None
-    largest: int | None = None
-    reported: int | None = None
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    `resolve` returns a signed URL and the number of requests sent. `read_again` returns the current record. If `pinned`
+    is True, newer versions are not requested.
+    """
 
-    def report(self, part: Part) -> None:
-        """Report new bytes. The bytes from an earlier download, which exist at the first call, are not new."""
-        with self.lock:
-            there = part.total
-            before = there if self.reported is None else self.reported
-            self.reported = max(there, before)
-            if self.progress is not None:
-                self.progress(self.reported - before)
+    def __init__(
+        self,
+        transport: Transport,
+        record: ArchiveRecord,
+        url_path: str,
+        resolve: Callable[[], tuple[str, int]],
+        read_again: Callable[[], ArchiveRecord],
+        *,
+        pinned: bool = False,
+    ) -> None:
+        self.record = record
+        self._transport, self._limits, self._url_path = transport, transport.limits, url_path
+        self._resolve, self._read_again, self._is_pinned = resolve, read_again, pinned
+        self._units = self._reported = 0
+        self._resumed: int | None = None
+        self._largest: int | None = None
+        self._lock = threading.Lock()
 
-
-class Downloader:
-    """Downloads archives. Thread-safe."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport, self._limits = transport, transport.limits
-
-    def fetch(self, source: Source, target: Path, progress: Progress | None = None) -> Download:
-        """Download the archive to `target` and write its sidecar, unless the file exists.
+    def fetch(self, target: Path, progress: Progress | None = None) -> Download:
+        """Download the archive to `target` and write its sidecar, unless the file exists. Call this method only once.
 
         Replaced archives are handled as in `Hours.download`, which raises the same errors. Raises ReplacedError if the
-        service replaced the version that `source` pins.
+        service replaced a pinned version.
         """
-        task = _Task(source, target, progress)
-        failure: errors.EnterpriseError
+        self._target, self._progress = target, progress
         try:
             for _ in range(_ATTEMPTS):
-                if (done := self._attempt(task)) is not None:
+                if (done := self._attempt()) is not None:
                     return done
-            failure = self._mismatch(task.source.record, task.largest)
         except OSError as error:
-            name, folder, problem = task.target.name, task.target.parent, error.strerror or type(error).__name__
-            failure = errors.StateError(
-                f"{name} cannot be written to {folder} ({problem}). Downloaded bytes are kept. Check the folder and "
-                "its permissions, and try again."
-            )
+            name, folder, problem = self._target.name, self._target.parent, error.strerror or type(error).__name__
             if files.is_full(error):
-                failure = errors.DiskFull(
+                raise errors.DiskFull(
                     f"The disk has no space for {name} in {folder} ({problem}). Downloaded bytes are kept in "
                     f"{name}.part. Free up disk space, and try again to resume the download."
-                )
-        raise failure
+                ) from error
+            raise errors.StateError(
+                f"{name} cannot be written to {folder} ({problem}). Downloaded bytes are kept. Check the folder and "
+                "its permissions, and try again."
+            ) from error
+        if self._largest is not None:
+            size = self.record.stated_bytes
+            stated = "no size" if size is None else f"about {size:,} bytes"
+            raise errors.IntegrityError(
+                f"The service's record of {self.record.identifier} states {stated}, but two downloads exceeded the "
+                f"limit of {self._largest:,} bytes for such a file. No file was written, and existing files are "
+                "unchanged. Try again later. If the error persists, the record or the archive is wrong: report the "
+                "error to the vendor."
+            )
+        raise errors.IntegrityError(
+            f"Two downloads of {self.record.identifier} did not match the MD5 in the service's record "
+            f"({self.record.version}). No file was written, and existing files are unchanged. Try again later. If the "
+            "error persists, the service's archive is damaged: report the error to the vendor."
+        )
 
-    def pieces(self, source: Source) -> Generator[bytes, None, None]:
+    def pieces(self) -> Generator[bytes, None, None]:
         """Yield the archive's bytes in order, without repetition, for a caller that stores them.
 
         Raises IntegrityError at the end if the MD5 is different.
         """
-        digest = files.new_md5()
+        record, digest = self.record, files.new_md5()
         try:
-            for piece in ObjectReader(StoredObject(source, self._transport)).pieces():
+            for piece in ObjectReader(StoredObject(record, self._resolve, self._transport)).pieces():
                 if piece:
                     digest.update(piece)
                     yield piece
-            problem = None if digest.hexdigest() == source.record.version else "the MD5 is different"
+            problem = None if digest.hexdigest() == record.version else "the MD5 is different"
         except ChangedError as error:
             problem = "the archive was replaced during the download"
             if error.largest is not None:
                 problem = f"the archive has more than {error.largest:,} bytes"
         if problem is not None:
             raise errors.IntegrityError(
-                f"{source.record.identifier} does not match the service's record (version {source.record.version}): "
-                f"{problem}. This download cannot be resumed. Discard the output, and try again. If the error "
-                "persists, the service's archive is damaged: report the error to the vendor."
+                f"{record.identifier} does not match the service's record (version {record.version}): {problem}. This "
+                "download cannot be resumed. Discard the output, and try again. If the error persists, the service's "
+                "archive is damaged: report the error to the vendor."
             )
 
-    def _attempt(self, task: _Task) -> Download | None:
-        """Make one download attempt. Return None if the bytes are wrong; the task then describes the next attempt."""
-        source, target = task.source, task.target
-        if (present := self._present(task)) is not None:
+    def _attempt(self) -> Download | None:
+        """Make one download attempt. If the bytes are wrong, return None and prepare the next attempt."""
+        if (present := self._present()) is not None:
             return present
-        with Part.held(target, wait_seconds=self._limits.wait_seconds) as part:
-            if (present := self._present(task)) is not None:  # another process completed the file
-                part.remove()
+        with Part.held(self._target, wait_seconds=self._limits.wait_seconds) as part:
+            if (present := self._present()) is not None:  # another process completed the file
+                part.clear()
                 return present
-            digest = self._fill(task, part)
-            if digest == source.record.version:
-                return self._land(task, part)
-            task.resumed = 0
+            digest, old = self._fill(part), self.record
+            if digest == old.version:
+                return self._land(part)
+            self._resumed = 0
+            fresh = old
             try:
-                fresh = source.read_again()
-            except errors.EnterpriseError:
-                part.remove()  # its bytes are known to be wrong
-                raise
-            if fresh.version != source.record.version:
-                _log.info("The service replaced %s during its download.", source.record.identifier)
-                task.source = replace(source, record=fresh)
-                task.target = target.with_name(target.name.replace(short(source.record.version), short(fresh.version)))
+                fresh = self._read_again()
+            finally:
+                if digest != fresh.version:
+                    part.clear()  # its bytes are known to be wrong
+            if fresh.version != old.version:
+                _log.info("The service replaced %s during its download.", old.identifier)
+                self.record = fresh
+                name = self._target.name.replace(short(old.version), short(fresh.version))
+                self._target = self._target.with_name(name)
                 if digest == fresh.version:
-                    return self._land(task, part)
-                if source.pinned:
-                    part.remove()
-                    raise ReplacedError(version_change(source.record, fresh.version))
-            part.remove()
+                    return self._land(part)
+                if self._is_pinned:
+                    raise ReplacedError(version_change(old, fresh.version))
         return None
 
-    def _fill(self, task: _Task, part: Part) -> str | None:
+    def _fill(self, part: Part) -> str | None:
         """Fetch the missing bytes; return the MD5 of the complete file, or None if the object changed."""
-        ranges = self._missing(task.source.record, part)
-        if task.resumed is None:
-            task.resumed = part.total
-        stored = StoredObject(task.source, self._transport, part)
+        ranges = self._missing(part)
+        if self._resumed is None:
+            self._resumed = self._reported = part.total
+        stored = StoredObject(self.record, self._resolve, self._transport, part)
         try:
             try:
-                self._fetch(task, stored, part, ranges)
+                self._fetch(stored, part, ranges)
             except RangeIgnoredError:
                 part.clear()
                 stored.is_stopped.clear()
-                self._fetch(task, stored, part, [(part, None)])
+                self._fetch(stored, part, [(part, None)])
             if part.others:
                 self._check_room(part, max(other.length for other in part.others))
                 part.join()
         except ChangedError as error:
-            task.largest = error.largest
+            self._largest = error.largest
             return None
         except errors.NotFound:
-            part.remove()  # this download can never be completed
+            part.clear()  # this download can never be completed
             raise
         finally:
-            task.units += stored.unit_count
+            self._units += stored.unit_count
         return files.md5_of(part.path)
 
-    def _missing(self, record: ArchiveRecord, part: Part) -> list[Range]:
+    def _missing(self, part: Part) -> list[Range]:
         """Return the ranges to fetch: several for a large file, if the disk has room for joining them."""
-        limits, size = self._limits, record.stated_bytes or 0
+        limits, size = self._limits, self.record.approximate_bytes
         if size < limits.ranged_bytes:
             return [(part, None)]
         part.others = others(part.path)
@@ -208,7 +213,7 @@ class Downloader:
         has_room = size - part.total + size // limits.range_count < free
         return part.divide(size, limits.range_count if has_room else 1, limits.range_bytes)
 
-    def _fetch(self, task: _Task, stored: StoredObject, part: Part, ranges: list[Range]) -> None:
+    def _fetch(self, stored: StoredObject, part: Part, ranges: list[Range]) -> None:
         """Fetch ranges in parallel, as soon as the response for the first range has shown the object's size."""
 
         def write(segment: Segment, pieces: Iterable[bytes]) -> None:
@@ -218,7 +223,7 @@ class Downloader:
                     looked = segment.length
                     self._check_room(part, (stored.size or 0) - part.total)
                 segment.append(piece)
-                task.report(part)
+                self._report(part)
 
         segments = [segment for segment, _ in ranges]
         readers = [ObjectReader(stored, *one) for one in ranges]
@@ -227,7 +232,7 @@ class Downloader:
             next(pieces[0])  # opens the object
             size = stored.size or 0
             self._check_room(part, size - part.total)
-            task.report(part)
+            self._report(part)
             if readers[0].stop is None:
                 write(segments[0], pieces[0])
                 return
@@ -247,6 +252,14 @@ class Downloader:
             for other in part.others:
                 other.close()
 
+    def _report(self, part: Part) -> None:
+        """Report new bytes. Bytes from an earlier download, and bytes that were reported before, are not new."""
+        with self._lock:
+            count = max(part.total - self._reported, 0)
+            self._reported += count
+            if self._progress is not None:
+                self._progress(count)
+
     def _check_room(self, part: Part, missing: int) -> None:
         """Raise an error if the disk has too little space for this many bytes and the reserve."""
         free, floor = shutil.disk_usage(part.path.parent).free, self._limits.keep_free_bytes
@@ -258,43 +271,26 @@ class Downloader:
         if missing > free:
             raise OSError(errno.ENOSPC, f"{missing:,} more bytes are needed, but only {free:,} are free")
 
-    def _present(self, task: _Task) -> Download | None:
+    def _present(self) -> Download | None:
         """Return the complete file, or None if its bytes are missing or different."""
-        record, target = task.source.record, task.target
-        if not is_landed(target, record.version):
-            if not target.is_file() or files.md5_of(target) != record.version:
+        target, version = self._target, self.record.version
+        if not is_landed(target, version):
+            if not target.is_file() or files.md5_of(target) != version:
                 return None
-            self._write_sidecar(task, target.stat().st_size)
+            self._write_sidecar(target.stat().st_size)
         size = target.stat().st_size
-        return Download(target, record.identifier, record.version, size, 0, fetched=False, unit_count=task.units)
+        return Download(target, self.record.identifier, version, size, 0, fetched=False, unit_count=self._units)
 
-    def _land(self, task: _Task, part: Part) -> Download:
-        record, size = task.source.record, part.length
-        self._write_sidecar(task, size)
-        part.land(task.target)
-        _log.info("Fetched %s (%d bytes, %d signed URLs).", record.identifier, size, task.units)
-        resumed = task.resumed or 0
-        return Download(task.target, record.identifier, record.version, size, resumed, True, task.units)
+    def _land(self, part: Part) -> Download:
+        name, version, size = self.record.identifier, self.record.version, part.length
+        self._write_sidecar(size)
+        part.land(self._target)
+        _log.info("Fetched %s (%d bytes, %d signed URLs).", name, size, self._units)
+        return Download(self._target, name, version, size, self._resumed or 0, fetched=True, unit_count=self._units)
 
-    def _write_sidecar(self, task: _Task, size: int) -> None:
-        record, url_path = task.source.record, task.source.url_path
-        Sidecar(record.identifier, record.version, size, url_path, self._transport.clock.local()).write(task.target)
-
-    @staticmethod
-    def _mismatch(record: ArchiveRecord, largest: int | None) -> errors.IntegrityError:
-        if largest is not None:
-            stated = "no size" if record.stated_bytes is None else f"about {record.stated_bytes:,} bytes"
-            return errors.IntegrityError(
-                f"The service's record of {record.identifier} states {stated}, but two downloads exceeded the limit "
-                f"of {largest:,} bytes for such a file. No file was written, and existing files are unchanged. Try "
-                "again later. If the error persists, the record or the archive is wrong: report the error to the "
-                "vendor."
-            )
-        return errors.IntegrityError(
-            f"Two downloads of {record.identifier} did not match the MD5 in the service's record ({record.version}). "
-            "No file was written, and existing files are unchanged. Try again later. If the error persists, the "
-            "service's archive is damaged: report the error to the vendor."
-        )
+    def _write_sidecar(self, size: int) -> None:
+        now, record = self._transport.clock.local(), self.record
+        Sidecar(record.identifier, record.version, size, self._url_path, now).write(self._target)
 
 
 def version_change(record: ArchiveRecord, version: str) -> str:

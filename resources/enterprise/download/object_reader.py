@@ -14,7 +14,6 @@ import re
 import threading
 import time
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import NoReturn
 
 import requests
@@ -30,21 +29,6 @@ from resources.enterprise.models import ArchiveRecord
 
 #: Callback that receives the number of bytes since its last call. Bytes that are fetched again are counted only once.
 Progress = Callable[[int], None]
-
-
-@dataclass(frozen=True)
-class Source:
-    """The archive to download, as described by its record.
-
-    `resolve` returns a signed URL and the number of requests sent. `read_again` returns the current record. If `pinned`
-    is True, newer versions are not requested.
-    """
-
-    record: ArchiveRecord
-    url_path: str
-    resolve: Callable[[], tuple[str, int]]
-    read_again: Callable[[], ArchiveRecord]
-    pinned: bool = False
 
 
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})\Z")
@@ -74,8 +58,14 @@ class StoredObject:
     known. Without a partial file (`part`), the download cannot be resumed by another call.
     """
 
-    def __init__(self, source: Source, transport: Transport, part: Part | None = None) -> None:
-        self.name = source.record.identifier
+    def __init__(
+        self,
+        record: ArchiveRecord,
+        resolve: Callable[[], tuple[str, int]],
+        transport: Transport,
+        part: Part | None = None,
+    ) -> None:
+        self.name = record.identifier
         self.doing = f"fetch {self.name}"
         self.kept, self.advice = (
             ("This download cannot be resumed.", "Discard the output, and try again.")
@@ -84,12 +74,12 @@ class StoredObject:
         )
         self.part = part
         self.transport = transport
-        self.largest = transport.limits.largest(source.record.stated_bytes)
+        self.largest = transport.limits.largest(record.stated_bytes)
         self.size: int | None = None
         self.etag: str | None = None
         self.unit_count = 0
         self.is_stopped = threading.Event()
-        self._resolve = source.resolve
+        self._resolve = resolve
         self._address: str | None = None
         self._asked = self._refusals = self._status = 0
         self._lock = threading.Lock()

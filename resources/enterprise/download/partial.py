@@ -60,7 +60,7 @@ class Part(Segment):
         super().__init__(path, 0, os.fstat(descriptor).st_size)
         self.others: list[Segment] = []
         self._descriptor = self._lock = descriptor
-        self._is_gone = False
+        self._is_landed = False
 
     @staticmethod
     def path_of(target: Path) -> Path:
@@ -69,7 +69,10 @@ class Part(Segment):
     @classmethod
     @contextlib.contextmanager
     def held(cls, target: Path, *, wait_seconds: float) -> Iterator[Part]:
-        """Open or create the partial file, after waiting for any other process that is using it. Raises BusyError."""
+        """Open or create the partial file, after waiting for any other process that is using it. Raises BusyError.
+
+        A partial file that has no bytes at the end is deleted.
+        """
         target.parent.mkdir(parents=True, exist_ok=True)
         path = cls.path_of(target)
         with files.held(path, wait_seconds=wait_seconds) as descriptor:
@@ -77,8 +80,8 @@ class Part(Segment):
             try:
                 yield part
             finally:
-                if not part._is_gone and not part.total:
-                    part.remove()
+                if not part.total and not part._is_landed:
+                    path.unlink(missing_ok=True)
 
     @property
     def total(self) -> int:
@@ -125,12 +128,7 @@ class Part(Segment):
         """Durably rename the file to its final name."""
         self._remove_others()  # any that are left do not belong to the object
         files.put(self.path, target)
-        self._is_gone = True
-
-    def remove(self) -> None:
-        self.clear()
-        self.path.unlink(missing_ok=True)
-        self._is_gone = True
+        self._is_landed = True
 
     def _remove_others(self) -> None:
         for other in self.others:

@@ -104,9 +104,10 @@ class Snapshots(Section):
         if not is_landed(file.target, file.version):
             self._check_version(plan, file)
         path = _path(plan.dataset, plan.identifier, None if plan.form == "whole" else file.identifier)
-        source = self._api.source(path, file.record, plan.product, partial(self._read, plan, file), pinned=True)
+        again = partial(self._read, plan, file)
         try:
-            done = self._api.downloader.fetch(source, file.target, progress)
+            transfer = self._api.transfer(path, file.record, plan.product, again, pinned=True)
+            done = transfer.fetch(file.target, progress)
         except errors.NotFound:
             self._check_version(plan, file)
             raise  # the record is unchanged, but the object store does not have the archive

@@ -142,12 +142,11 @@ class Lookups(Section):
         try:
             return self._ask(path, _RECORD_OR_LIST, f"look up {identifier}", query, Kind.ENTITY)
         except errors.NotFound:
-            pass
-        raise errors.NotFound(
-            f"The service does not list {identifier} among Wikidata's {kind}. Nothing was changed. The lookup cost one "
-            "unit. The service does not provide merged entities, deleted entities or scholarly articles.",
-            status=404,
-        )
+            raise errors.NotFound(
+                f"The service does not list {identifier} among Wikidata's {kind}. Nothing was changed. The lookup cost "
+                "one unit. The service does not provide merged entities, deleted entities or scholarly articles.",
+                status=404,
+            ) from None
 
     def _titled(self, name: str, path: Callable[[str], str], query: Query | None, kind: Kind) -> Listing[models.Record]:
         _check_title(name)
@@ -155,12 +154,12 @@ class Lookups(Section):
             return self._ask(path(name), list_of(models.Record), f"look up {name!r}", query, kind)
         except errors.NotFound:
             filtered = " that matches the filters" if query is not None and query.filters else ""
-        raise errors.NotFound(
-            f"No project has an article called {name!r}{filtered}. Nothing was changed. The lookup cost one unit. "
-            "Titles are case-sensitive and must include the namespace prefix (Template:...). Redirects are not "
-            "resolved.",
-            status=404,
-        )
+            raise errors.NotFound(
+                f"No project has an article called {name!r}{filtered}. Nothing was changed. The lookup cost one unit. "
+                "Titles are case-sensitive and must include the namespace prefix (Template:...). Redirects are not "
+                "resolved.",
+                status=404,
+            ) from None
 
     def _ask(self, path: str, form: TypeAdapter[Any], doing: str, query: Query | None, kind: Kind) -> Listing[Any]:
         return self._api.listing(
@@ -198,8 +197,7 @@ class Hours(Section):
         try:
             return self._api.listing(path, list_of(models.Batch), f"list the {dataset.endpoint} for {spoken(hour)}")
         except errors.NotFound:
-            missing = absent(hour, self._api.clock)
-        raise missing
+            raise absent(hour, self._api.clock) from None
 
     def record(self, hour: datetime, identifier: str, dataset: Dataset = ARTICLE_CHANGES) -> models.Batch:
         """Read one record from an hourly listing (`GET /v2/batches/{date}/{hour}/{identifier}`). See `listing`.
@@ -210,10 +208,9 @@ class Hours(Section):
         path = endpoints.record(endpoints.hourly(dataset, hour), identifier)
         try:
             return self._api.record(path, models.Batch, f"read the record of {identifier} for {spoken(hour)}")
-        except errors.NotFound as error:
-            missing = error
-        self.listing(hour, dataset)  # raises another error if the entire hour is missing
-        raise missing
+        except errors.NotFound:
+            self.listing(hour, dataset)  # raises another error if the entire hour is missing
+            raise
 
     def download(
         self,
@@ -241,8 +238,7 @@ class Hours(Section):
         try:
             return self._api.transfer(path, record, dataset.quota, again, name=name).fetch(Path(target), progress)
         except errors.NotFound as error:
-            failure = passed(hour, self._api.clock) or error
-        raise failure
+            raise passed(hour, self._api.clock) or error from None
 
 
 def spoken(hour: datetime) -> str:

@@ -86,8 +86,23 @@ class Query:
     method: Literal["POST", "GET"] = "POST"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "fields", _fields(self.fields))
-        object.__setattr__(self, "filters", _filters(self.filters))
+        fields: Any = self.fields
+        if isinstance(fields, str):
+            _refuse("`fields` is a single string", f"Use a tuple: {_tuple(fields.split(','))}")
+        object.__setattr__(self, "fields", tuple(fields))
+        for name in self.fields:
+            _check_spelling("fields", name)
+        given: Any = self.filters
+        if isinstance(given, Mapping):
+            if set(given) == {"field", "value"}:
+                _refuse("`filters` is a single object", f"Use {{{given['field']!r}: {given['value']!r}}}")
+            given = [Filter(name, value) for name, value in given.items()]
+        object.__setattr__(self, "filters", tuple(given))
+        for one in self.filters:
+            if not isinstance(one, Filter):
+                _refuse(f"`filters` contains {one!r}", 'Write each filter as Filter("in_language.identifier", "en")')
+            _check_spelling("filters", one.field)
+            _check_value(one)
 
     def check(self, kind: Kind) -> None:
         """Raise InvalidRequest for parameters that this kind of endpoint does not support."""
@@ -138,27 +153,6 @@ class Query:
         found = [("fields", name) for name in self.fields]
         found += [("filters", json.dumps(one, ensure_ascii=False)) for one in self.body().get("filters", ())]
         return found + ([("limit", str(self.limit))] if self.limit is not None else [])
-
-
-def _fields(given: Any) -> tuple[str, ...]:
-    if isinstance(given, str):
-        _refuse("`fields` is a single string", f"Use a tuple: {_tuple(given.split(','))}")
-    for name in (names := tuple(given)):
-        _check_spelling("fields", name)
-    return names
-
-
-def _filters(given: Any) -> tuple[Filter, ...]:
-    if isinstance(given, Mapping):
-        if set(given) == {"field", "value"}:
-            _refuse("`filters` is a single object", f"Use {{{given['field']!r}: {given['value']!r}}}")
-        given = [Filter(name, value) for name, value in given.items()]
-    for one in (conditions := tuple(given)):
-        if not isinstance(one, Filter):
-            _refuse(f"`filters` contains {one!r}", 'Write each filter as Filter("in_language.identifier", "en")')
-        _check_spelling("filters", one.field)
-        _check_value(one)
-    return conditions
 
 
 def _check_spelling(what: str, name: Any) -> None:

@@ -180,7 +180,7 @@ class Stream:
     @property
     def too_long_count(self) -> int:
         """Number of skipped records that exceeded the maximum length."""
-        return sum(connection.too_long_count for connection in self.connections)
+        return sum(connection.records.left_out for connection in self.connections)
 
     def close(self) -> None:
         """End all connections. Events that have already been returned can still be committed."""

@@ -7,7 +7,6 @@ truncated record from the beginning.
 
 from __future__ import annotations
 
-import contextlib
 import io
 import logging
 import random
@@ -37,6 +36,10 @@ class Records:
     def __init__(self, longest: int) -> None:
         self.left_out = 0
         self._longest = longest
+        self.restart()
+
+    def restart(self) -> None:
+        """Discard the incomplete record."""
         # a single buffer, because the allocator does not return 60 MB blocks to the system after connection threads
         # free them
         self._begun = io.BytesIO()
@@ -71,7 +74,7 @@ class Records:
                 whole = self._begun.getvalue()
             else:
                 whole = piece[:end]
-            self._begun, self.size = io.BytesIO(), 0
+            self.restart()
             piece = piece[end:]
         if piece:
             self.size += len(piece)
@@ -176,8 +179,7 @@ class Connection(threading.Thread):
         self.heard_at = time.monotonic()
         self.failing_since: float | None = None
         self.failure: errors.EnterpriseError | None = None
-        self.too_long_count = 0
-        self._pieces, self._inbox, self._longest = pieces, inbox, longest
+        self._pieces, self._inbox, self.records = pieces, inbox, Records(longest)
         self._deadline: Deadline | None = None
         self._ended = threading.Event()
         self._silence = _SILENT_SECONDS
@@ -239,41 +241,34 @@ class Connection(threading.Thread):
         self._is_waiting = False
 
     def _read(self) -> None:
-        lines = Records(self._longest)
+        self.records.restart()
         self._deadline = deadline = Deadline(_SILENT_LONGEST)
         self.opened += 1
         began = self.heard_at = time.monotonic()
         by_moment, self._by_moment = self._by_moment, False
+        has_turn = False
         try:
-            self._take(self._pieces(self.parts, deadline, by_moment), lines, deadline)
-        finally:
-            # offsets beyond the end of a renumbered topic return no data, so the next request is by time
-            self._by_moment |= self.heard_at == began and time.monotonic() - began > _SILENT_SECONDS
-
-    def _take(self, pieces: Iterator[bytes], lines: Records, deadline: Deadline) -> None:
-        left_out = 0
-        with contextlib.ExitStack() as turn:
-            has_turn = False
-            for piece in pieces:
-                whole = lines.feed(piece)
+            for piece in self._pieces(self.parts, deadline, by_moment):
+                whole = self.records.feed(piece)
                 self.heard_at = time.monotonic()
-                self.too_long_count += lines.left_out - left_out
-                left_out = lines.left_out
                 if whole:
                     self.failing_since = None
                     self._wait, self._silence = self._retry.first_wait, _SILENT_SECONDS
                     if not self._inbox.put(whole):
                         return
                     del whole
-                if has_turn and lines.size <= _LONG_BYTES:
-                    turn.close()
-                    has_turn = False
-                elif not has_turn and lines.size > _LONG_BYTES:
-                    if not self._wait_for_turn():
-                        return
-                    turn.callback(self._inbox.long.release)
-                    has_turn = True
+                is_long = self.records.size > _LONG_BYTES
+                if has_turn and not is_long:
+                    self._inbox.long.release()
+                elif is_long and not has_turn and not self._wait_for_turn():
+                    return
+                has_turn = is_long
                 deadline.restart()
+        finally:
+            if has_turn:
+                self._inbox.long.release()
+            # offsets beyond the end of a renumbered topic return no data, so the next request is by time
+            self._by_moment |= self.heard_at == began and time.monotonic() - began > _SILENT_SECONDS
 
     def _wait_for_turn(self) -> bool:
         """Wait until no other connection is assembling a long record. Return False if the stream ends."""

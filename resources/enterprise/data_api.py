@@ -163,8 +163,8 @@ class DataApi:
                 body = query.body()
             else:
                 url += f"?{urlencode(query.parameters())}"
-        product, account = quota or UNCOUNTED, None if self._transport.service.anonymous else self.account
-        began = 0.0
+        product, began = quota or UNCOUNTED, 0.0
+        token = None if self._transport.service.anonymous else self.account.access_token()
 
         def wait_for_turn() -> None:
             nonlocal began
@@ -182,7 +182,15 @@ class DataApi:
 
         try:
             return self._transport.ask(
-                method, url, read, doing=doing, account=account, body=body, longest=longest, before=wait_for_turn
+                method,
+                url,
+                read,
+                doing=doing,
+                token=token,
+                renew=self.account.renew,
+                body=body,
+                longest=longest,
+                before=wait_for_turn,
             )
         except errors.RateLimited:
             self._check_quota(doing, product)

@@ -6,8 +6,7 @@ A sidecar is written before its file is renamed to its final name, so every comp
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
@@ -46,8 +45,7 @@ class Sidecar:
             return None
 
     def write(self, target: files.StrPath) -> None:
-        text = json.dumps(asdict(self) | {"fetched_at": self.fetched_at.isoformat()}, indent=2, ensure_ascii=False)
-        files.write(self.path(target), text.encode() + b"\n")
+        files.write(self.path(target), _SIDECAR.dump_json(self, indent=2) + b"\n")
 
 
 _SIDECAR: Final = TypeAdapter(Sidecar)
@@ -64,11 +62,10 @@ def read_listing(path: files.StrPath) -> Listing[Batch]:
         records, odd = sorted_out(list_of(Batch).validate_json(raw))
     except (ValidationError, files.UnusableFileError) as error:
         why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error.what
-        wrong = errors.IntegrityError(
+        raise errors.IntegrityError(
             f"{path} is not a batch listing ({why}). Nothing was changed. Remove the file, and fetch the hour again "
             "while the service still retains it. Complete archives are not fetched again."
-        )
-        raise wrong from None
+        ) from None
     sidecar = Sidecar.read(path)
     if sidecar is None or sidecar.version != files.new_md5(raw).hexdigest():
         return Listing(raw, records, "", datetime.fromtimestamp(path.stat().st_mtime, UTC), odd)
@@ -77,13 +74,10 @@ def read_listing(path: files.StrPath) -> Listing[Batch]:
 
 def is_landed(target: files.StrPath, version: str) -> bool:
     """Return whether the complete file exists in this version, according to its sidecar and size."""
-    sidecar = Sidecar.read(target)
-    if sidecar is None or sidecar.version != version:
+    sidecar, target = Sidecar.read(target), Path(target)
+    if sidecar is None or sidecar.version != version or not target.is_file():
         return False
-    try:
-        return Path(target).stat().st_size == sidecar.size_bytes
-    except FileNotFoundError:
-        return False
+    return target.stat().st_size == sidecar.size_bytes
 
 
 class SetFile(BaseModel):
@@ -111,8 +105,7 @@ def read_set(path: files.StrPath) -> SnapshotSet:
     try:
         return files.read_json(Path(path), _SET)
     except files.UnusableFileError as error:
-        wrong = errors.IntegrityError(
+        raise errors.IntegrityError(
             f"{path} is not a snapshot manifest ({error.what.rstrip('.')}). Nothing was changed. Remove the file, and "
             "fetch the snapshot again. Complete files are not fetched again."
-        )
-        raise wrong from None
+        ) from None

@@ -14,7 +14,6 @@ import re
 import threading
 import time
 from collections.abc import Callable, Generator
-from typing import NoReturn
 
 import requests
 import urllib3
@@ -160,21 +159,29 @@ class ObjectReader:
         Raises ChangedError, RangeIgnoredError, and EnterpriseError after too many consecutive failures.
         """
         failures = furthest = 0
-        retry = self._stored.transport.retry
+        stored, retry = self._stored, self._stored.transport.retry
         while True:
             try:
                 yield from self._body()
             except BrokenAnswer as error:
-                if self._stored.is_stopped.is_set():
+                if stored.is_stopped.is_set():
                     raise
                 failures = 1 if self.position - furthest >= WORTH else failures + 1
                 furthest = max(furthest, self.position)
                 if failures > retry.retries:
-                    self._give_up(error)
-                _log.info("The download of %s was interrupted at byte %d.", self._stored.name, self.position)
+                    left = (
+                        f"{self.position} bytes arrived. {stored.kept}"
+                        if stored.part is None
+                        else f"{stored.part.total} downloaded bytes are kept."
+                    )
+                    raise error.final(
+                        f"Could not {stored.doing}: the connection to the object store failed {failures} times in a "
+                        f"row. {left} {stored.advice} Last error: {error.message.split('. ')[0]}."
+                    ) from None
+                _log.info("The download of %s was interrupted at byte %d.", stored.name, self.position)
             else:
                 return
-            self._stored.is_stopped.wait(retry.wait(failures))
+            stored.is_stopped.wait(retry.wait(failures))
 
     def _body(self) -> Generator[bytes, None, None]:
         headers = {}
@@ -252,16 +259,3 @@ class ObjectReader:
             f"Could not {stored.doing}: the response ended at byte {self.position} ({reason}). {stored.kept} "
             f"{stored.advice}"
         )
-
-    def _give_up(self, last: BrokenAnswer) -> NoReturn:
-        stored = self._stored
-        left = (
-            f"{self.position} bytes arrived. {stored.kept}"
-            if stored.part is None
-            else f"{stored.part.total} downloaded bytes are kept."
-        )
-        raise last.final(
-            f"Could not {stored.doing}: the connection to the object store failed "
-            f"{stored.transport.retry.retries + 1} times in a row. {left} {stored.advice} Last error: "
-            f"{last.message.split('. ')[0]}."
-        ) from None

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import metadata
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 import requests
@@ -48,15 +48,6 @@ _RETRIED: Final = frozenset({500, 502, 503, 504})
 _LONGEST_SAID = 300
 
 
-class Account(Protocol):
-    """Provides the token for a request."""
-
-    def access_token(self) -> str: ...
-
-    def renew(self, refused: str) -> str:
-        """Return a token that differs from a token that the service has refused."""
-
-
 class Transport:
     """Sends requests over pooled connections, and never stores cookies. Thread-safe."""
 
@@ -86,8 +77,8 @@ class Transport:
         understand: Callable[[Answer], _T],
         *,
         doing: str,
-        account: Account | None = None,
         token: str | None = None,
+        renew: Callable[[str], str] | None = None,
         body: Any = None,
         longest: int | None = None,
         before: Callable[[], object] = lambda: None,
@@ -95,14 +86,12 @@ class Transport:
         """Send a request to the service, and return the result of `understand`.
 
         All requests can be repeated safely. A request is repeated after a failed connection, a broken or temporary
-        refusal (RateLimited or BrokenAnswer from `understand`), and once after the account's token was refused (401).
+        refusal (RateLimited or BrokenAnswer from `understand`), and once with another token from `renew` after the
+        token was refused (401).
         `doing` is the purpose, worded to follow "Could not" in a message. `body` is sent as JSON. `longest` is the
         maximum response size in bytes (default: a record's maximum). `before` is called before each request. The time
         limit includes all repetitions, but not the pauses between repetitions.
         """
-        renew = None
-        if account is not None:
-            token, renew = account.access_token(), account.renew
         longest = longest or self.limits.record_bytes
         headers = {"Accept": "application/json", "Accept-Encoding": "gzip"}
         request = requests.Request(method, url, headers, json=body)

@@ -103,20 +103,16 @@ class PlannedFile:
 
     @property
     def missing_bytes(self) -> int:
-        return 0 if self.is_landed else max(0, self.size_bytes - self.there_bytes)
-
-    @property
-    def unit_count(self) -> int:
-        """Quota units for this file. Resuming a partial file costs a unit, because a new signed URL is required."""
-        return 0 if self.is_landed else 1
+        return max(0, self.size_bytes - self.there_bytes)
 
 
 @dataclass(frozen=True)
 class SnapshotPlan:
     """Files to fetch, in numeric order and with pinned versions, and their cost.
 
-    `reason` explains the choice of form and is worded to follow "because". `quota` is the download's counter, or None
-    if the account does not report one. `free_bytes` is the free disk space when the plan was created.
+    `reason` explains the choice of form and is worded to follow "because". `units_left` is the account's remaining
+    units for this download, or None if no limit is known. `free_bytes` is the free disk space when the plan was
+    created.
     """
 
     dataset: Dataset = field(compare=False)
@@ -125,7 +121,7 @@ class SnapshotPlan:
     files: tuple[PlannedFile, ...]
     folder: Path
     reason: str
-    quota: Quota | None
+    units_left: int | None
     free_bytes: int
     options: FetchOptions
 
@@ -144,12 +140,8 @@ class SnapshotPlan:
 
     @property
     def unit_count(self) -> int:
-        return 0 if self.product is None else sum(file.unit_count for file in self.files)
-
-    @property
-    def units_left(self) -> int | None:
-        """The account's remaining units, or None if no limit is known."""
-        return None if self.quota is None else self.quota.left
+        """Quota units for all files. Resuming a partial file costs a unit, because a new signed URL is required."""
+        return 0 if self.product is None else len(self.missing)
 
     @property
     def size_bytes(self) -> int:
@@ -193,11 +185,6 @@ class SnapshotPlan:
             f"The download costs {counted(self.unit_count, f'{self.product} unit')} ({left}) and fetches "
             f"{size_text(self.missing_bytes)}{known}"
         )
-
-
-def archive_name(record: Snapshot | Chunk) -> str:
-    """Return the file name of a snapshot or chunk. Each version has a different name."""
-    return name_of(record.identifier, record.version)
 
 
 def check_together(plans: Sequence[SnapshotPlan]) -> None:
@@ -287,13 +274,13 @@ def plan_snapshot(
     def way_of(form: Form, records: Sequence[Snapshot | Chunk], product: str | None) -> SnapshotPlan:
         planned = []
         for record in records:
-            name = archive_name(record)
+            name = name_of(record.identifier, record.version)
             size, there = record.approximate_bytes, disk.left.get(name, 0)
             if is_landed := name in disk.landed:
                 size = there = disk.landed[name]
             planned.append(PlannedFile(record, folder / name, size, there, is_landed))
-        quota = None if product is None else quotas.get(product)
-        return SnapshotPlan(dataset, snapshot, form, tuple(planned), folder, "", quota, disk.free_bytes, options)
+        left = quotas[product].left if product is not None and product in quotas else None
+        return SnapshotPlan(dataset, snapshot, form, tuple(planned), folder, "", left, disk.free_bytes, options)
 
     whole = way_of("whole", (snapshot,), dataset.quota)
     split = way_of("chunks", sorted(chunks, key=_number), dataset.chunk_quota)

@@ -13,12 +13,13 @@ import logging
 import shutil
 import threading
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
 from resources import files
 from resources.datasets import SNAPSHOT_ARTICLES, Dataset
+from resources.datasets.paths import name_of
 from resources.enterprise import endpoints, errors
 from resources.enterprise.data_api import Section
 from resources.enterprise.download.archived import SetFile, SnapshotSet, is_landed
@@ -32,7 +33,6 @@ from resources.enterprise.snapshot.plan import (
     FetchOptions,
     PlannedFile,
     SnapshotPlan,
-    archive_name,
     check_together,
     plan_snapshot,
 )
@@ -160,7 +160,7 @@ class Snapshots(Section):
 
         def report(count: int) -> None:
             if interrupted.is_set():
-                raise _StoppedError
+                raise CancelledError
             if progress is not None:
                 with reporting:
                     progress(count)
@@ -251,16 +251,12 @@ class Snapshots(Section):
         return self._api.record(_path(plan.dataset, plan.identifier, file.identifier), Chunk, doing)
 
 
-class _StoppedError(Exception):
-    """The download of the plan was stopped, so this file's download ends without a message."""
-
-
 def look(folder: Path, records: Iterable[Snapshot | Chunk]) -> Disk:
     """Return a folder's free space and the existing files for these records. Only sidecars are read."""
     landed: dict[str, int] = {}
     left: dict[str, int] = {}
     for record in records:
-        name = archive_name(record)
+        name = name_of(record.identifier, record.version)
         if is_landed(folder / name, record.version):
             landed[name] = (folder / name).stat().st_size
         elif (part := Part.path_of(folder / name)).is_file():

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from resources.datasets import SNAPSHOT_ARTICLES
+from resources.datasets.paths import name_of
 from resources.enterprise import Disk, FetchOptions, check_together, errors, models, plan_snapshot
-from resources.enterprise.snapshot.plan import archive_name
 
 NAME = "enwiki_namespace_0"
 FOLDER = Path("/archive/snapshots")
@@ -48,7 +48,7 @@ class Offer:
             self.chunks if listed is None else listed,
             FOLDER,
             quotas=quotas,
-            disk=Disk(free, {archive_name(r): r.approximate_bytes for r in landed}, left or {}),
+            disk=Disk(free, {name_of(r.identifier, r.version): r.approximate_bytes for r in landed}, left or {}),
             options=FetchOptions(**options | ({} if form is None else {form: True})),
             dataset=SNAPSHOT_ARTICLES,
         )
@@ -122,7 +122,7 @@ def test_another_version_on_disk_is_not_this_one(offer):
 
 
 def test_an_unfinished_file_is_gone_on_with_for_another_unit(offer):
-    plan = offer.plan(left={archive_name(offer.snapshot): 1_999_000_000}, snapshots=30, chunks=1500)
+    plan = offer.plan(left={name_of(NAME, offer.snapshot.version): 1_999_000_000}, snapshots=30, chunks=1500)
     assert (plan.form, plan.unit_count, plan.missing_bytes) == ("whole", 1, 1_000_000)
     assert "2.0 GB already exist as one file" in plan.reason
 

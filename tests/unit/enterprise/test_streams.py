@@ -389,6 +389,12 @@ class TestLongRecords:
         end.set()
         assert sorted(one["event"]["partition"] for one in found) == [5 * part for part in range(10)]
 
+    def test_a_connection_that_breaks_off_within_a_long_record_leaves_the_turn_to_the_next(self, fake, client):
+        line = lines(event(0, 1, body="x" * (3 << 20)))
+        fake.script(STREAM, Reply(body=line, chunked=True, cut=2 << 20), Reply(body=line, chunked=True))
+        with client.stream(options=StreamOptions(connections=1)) as stream:
+            assert b"".join(stream.take(0) + stream.take(120)) == line
+
     def test_carriage_returns_within_a_record_stay(self):
         assert Records(1_000).feed(b'{"a":\r1}\r\n\r\n \r\n') == b'{"a":\r1}\n'
 

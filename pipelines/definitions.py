@@ -5,8 +5,6 @@ the code location, with settings from the environment and the project's `.env`. 
 hour from the data folder, but does not use the network. Importing this module reads nothing.
 """
 
-from __future__ import annotations
-
 import functools
 import warnings
 from collections.abc import Sequence

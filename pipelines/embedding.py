@@ -6,8 +6,6 @@ because names must be unique within a Dagster project. Assets and checks are fir
 asset functions find the project's keys in their context (see `assets.layers.own`).
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """Access to the published file from a notebook with `from pipelines.notebook import connect`."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -7,8 +7,6 @@ A permanent failure, such as a refused account, an unknown name or an exhausted 
 logins with a wrong password lock the account. Therefore, the cause is checked before failed hours are requested again.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Run-failure hook (WME_ON_FAILURE) that sends a JSON document about each failed run to a URL or a program."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

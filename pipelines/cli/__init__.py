@@ -7,8 +7,6 @@ Importing Dagster takes a second, and importing HTTP and Arrow takes half a seco
 each command's module is imported on demand, and each command imports its dependencies in its body.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib
 import io

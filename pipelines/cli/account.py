@@ -4,8 +4,6 @@ Secrets come from an environment variable, from standard input, or from a termin
 never passed as arguments, because the shell history and the process list show arguments.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from datetime import datetime

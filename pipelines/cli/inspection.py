@@ -1,7 +1,5 @@
 """Commands that show the mirror's content and state, such as `status`, `metrics`, `report` and `sql`."""
 
-from __future__ import annotations
-
 import csv
 import functools
 import json

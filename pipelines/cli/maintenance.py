@@ -1,7 +1,5 @@
 """Commands that write to the data folder, such as publish, rebuild, clean, compact, backup and restore."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 

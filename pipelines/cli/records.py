@@ -1,7 +1,5 @@
 """The `lists`, `batches`, `article`, `structured` and `entity` commands, which show the service's current records."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import json

@@ -1,7 +1,5 @@
 """The `wme run` command, which fetches, loads and publishes hours and snapshots, and shows the result."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -145,7 +143,7 @@ def run(
         chosen = wanted or (() if snapshots else (datasets.default(Family.SNAPSHOT),))
         return pending.snapshots_to_fetch(client, settings, chosen, newer=snapshots == "newer")
 
-    def attempt() -> RunReport:
+    def attempt() -> "RunReport":
         try:
             if settings.sandbox and connection.found_sandbox(settings) is None:
                 say("Starting the sandbox. Creating its first archives takes about 30 seconds.")
@@ -188,7 +186,7 @@ def run(
         raise click.ClickException("\n".join(report.failures))
 
 
-def report_lake(settings: Settings, report: RunReport) -> None:
+def report_lake(settings: Settings, report: "RunReport") -> None:
     """Print missing and damaged lake files. The run fails if a damaged file was not restored."""
     if not report.repaired:
         return
@@ -205,7 +203,7 @@ def report_lake(settings: Settings, report: RunReport) -> None:
         )
 
 
-def _show_dry_run(hourly: list[Plan], snapshots: list[SnapshotPlan], *, with_lists: bool) -> None:
+def _show_dry_run(hourly: list["Plan"], snapshots: list[SnapshotPlan], *, with_lists: bool) -> None:
     """Print the files that a run would fetch, and their cost. Hourly files and reference lists cost no quota."""
     from assets.steps.hour import DISK_FACTOR
 
@@ -229,7 +227,7 @@ def _show_dry_run(hourly: list[Plan], snapshots: list[SnapshotPlan], *, with_lis
     )
 
 
-def _as_json(settings: Settings, report: RunReport) -> dict[str, Any]:
+def _as_json(settings: Settings, report: "RunReport") -> dict[str, Any]:
     """Return the outcome of a run as JSON values, with files by hour, the publication state, and failures."""
     warehouse = Warehouse(settings.data)
     has_file = warehouse.publication() is not None
@@ -247,7 +245,7 @@ def _as_json(settings: Settings, report: RunReport) -> dict[str, Any]:
     }
 
 
-def _rows(warehouse: Warehouse, report: RunReport) -> Iterator[tuple[Dataset, Row, float]]:
+def _rows(warehouse: Warehouse, report: "RunReport") -> Iterator[tuple[Dataset, Row, float]]:
     """Yield the dataset, the summary row, and the download and conversion seconds for each hour."""
     # use the build file, because the published file can be outdated
     for dataset in datasets.datasets(Family.HOURLY) if report.hours else ():
@@ -256,7 +254,7 @@ def _rows(warehouse: Warehouse, report: RunReport) -> Iterator[tuple[Dataset, Ro
             yield dataset, row, report.seconds.get((dataset.name, row.batch_hour, archive), 0.0)
 
 
-def _show_run(settings: Settings, report: RunReport) -> None:
+def _show_run(settings: Settings, report: "RunReport") -> None:
     warehouse = Warehouse(settings.data)
     rows = [
         (

@@ -1,7 +1,5 @@
 """The `sandbox`, `ui`, `worker` and `stream` commands, which run in the foreground until they receive Ctrl-C."""
 
-from __future__ import annotations
-
 import _thread
 import asyncio
 import os

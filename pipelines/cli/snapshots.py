@@ -1,7 +1,5 @@
 """The `wme snapshots` commands, which list snapshots, plan downloads, and download snapshots into the archive."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Shared command parameters, and terminal output such as progress bars, tables and text."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re

@@ -8,8 +8,6 @@ The next call reuses the files of a killed backup. All files are synced once at 
 files before the sync, the next call finds the damage by comparing digests.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -6,8 +6,6 @@ Reference lists, batch listings that cover other projects, accounts, and Dagster
 kept.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from contextlib import suppress

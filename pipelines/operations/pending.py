@@ -1,7 +1,5 @@
 """A run's pending work (snapshots to fetch, missing hours, and archives that are not loaded) and its cost."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import groupby

@@ -7,8 +7,6 @@ Retrying rejected records converts their archives again. A retry adds rows only 
 records were rejected.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from collections import Counter, defaultdict

@@ -1,7 +1,5 @@
 """Restore a backup into an empty data folder. Repeating the call resumes a killed restore."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The main job, which runs Dagster's jobs for lists, snapshots, hours and the publication in this process."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress

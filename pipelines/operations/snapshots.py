@@ -1,7 +1,5 @@
 """Combined plans for several snapshots, and sequential downloads."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -16,8 +16,6 @@
 The `python -m pipelines.process.dagster_internals` command runs `dagster dev` with the guarded web server.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable, Sequence

@@ -7,8 +7,6 @@ Files and transactions survive such an exit, as they survive a power failure.
 This module imports only the standard library, because it runs before all other imports.
 """
 
-from __future__ import annotations
-
 import atexit
 import os
 import signal

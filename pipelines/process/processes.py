@@ -4,8 +4,6 @@ Each run belongs to a process that holds a file lock. The kernel releases the lo
 or suspended run keeps its lock. Process IDs are not sufficient, because the operating system reuses process IDs.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import sys

@@ -8,8 +8,6 @@ The data folder's sandbox watches this lock.
 This module imports only the standard library and `filelock`, because the supervisor stays in memory.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

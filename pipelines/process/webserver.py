@@ -7,8 +7,6 @@ programs that can reach the port.
 The command accepts the options of `dagster-webserver`.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Collection, Iterable
 from pathlib import Path

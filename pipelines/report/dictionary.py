@@ -1,7 +1,5 @@
 """Data dictionary in Markdown, generated from table declarations as one document or as one page per table group."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

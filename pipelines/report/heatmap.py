@@ -3,8 +3,6 @@
 Letters show all states, so the map is readable without colours. Only the shades for row counts need colours.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Final
 

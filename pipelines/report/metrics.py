@@ -4,8 +4,6 @@ The dataset, the project and the namespace are labels. Hours and titles are not 
 must stay limited. For example, 900 projects produce 3,600 series.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Mirror state for `wme status`, read from the data folder and, if configured, the Dask scheduler."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta

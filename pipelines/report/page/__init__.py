@@ -3,8 +3,6 @@
 Libraries for charts and templates are slow to import, so they are imported only when a page is written.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterator, Sequence

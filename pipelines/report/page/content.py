@@ -4,8 +4,6 @@ The size of the page is bounded, regardless of the mirror's size. Charts combine
 Longer periods are shown by day or week instead of by hour.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

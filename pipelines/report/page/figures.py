@@ -3,8 +3,6 @@
 Text uses the reader's fonts. Names from the data appear only as text, never as markup.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime

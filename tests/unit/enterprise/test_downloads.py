@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import errno
 import os
 import random
 import shutil
@@ -137,29 +136,6 @@ def test_a_body_that_breaks_off_goes_on_where_it_stopped_and_nothing_odd_is_mixe
     only_landed(target)
 
 
-def test_an_unfinished_download_goes_on_in_the_next_run(make_client, fake, batch, target, hour, content):
-    fake.cut(*[100_000] + [0] * 3)
-    with pytest.raises(errors.ServiceUnavailable, match="100000 downloaded bytes are kept"):
-        make_client().hours.download(hour, batch, target)
-    assert names(target) == [target.name + ".part"]
-    assert (target.parent / (target.name + ".part")).read_bytes() == content[:100_000]
-    fake.store.requests.clear()
-    done = make_client().hours.download(hour, batch, target)
-    assert (done.resumed_bytes, done.unit_count) == (100_000, 1)
-    assert ranges_asked(fake) == ["bytes=100000-"]
-    assert target.read_bytes() == content
-    only_landed(target)
-
-
-def test_wrong_bytes_are_fetched_again_once(client, fake, batch, target, hour, content):
-    fake.script("/objects/*", Reply(200, b"?" * len(content)))
-    done = client.hours.download(hour, batch, target)
-    assert target.read_bytes() == content
-    assert len(fake.api.seen(PATH)) == 1  # the record was read again
-    assert done.unit_count == 2
-    only_landed(target)
-
-
 def test_a_file_replaced_meanwhile_is_taken_under_its_new_version(client, fake, batch, target, hour, content):
     new = content[::-1]
     fake.add(NAME, new)
@@ -169,25 +145,6 @@ def test_a_file_replaced_meanwhile_is_taken_under_its_new_version(client, fake, 
     assert done.path.read_bytes() == new
     assert resolves(fake) == 1  # the bytes fetched first were those of the new record
     only_landed(done.path)
-
-
-def test_a_file_replaced_between_two_ranges_is_begun_anew(client, fake, batch, target, hour, content):
-    new = content[::-1]
-    fake.cut(1000, then=lambda: fake.add(NAME, new))
-    done = client.hours.download(hour, batch, target)
-    assert done.path.read_bytes() == new
-    assert done.version != batch.version
-    only_landed(done.path)
-
-
-def test_a_new_version_that_is_there_already_is_not_fetched(client, fake, batch, target, hour, content):
-    new = content[::-1]
-    fake.add(NAME, new)
-    first = client.hours.download(hour, batch, target)
-    fake.script("/objects/*", Reply(200, b"neither"))
-    again = client.hours.download(hour, batch, target)
-    assert (again.path, again.fetched) == (first.path, False)
-    only_landed(first.path)
 
 
 def test_a_record_that_is_gone_when_read_again_leaves_nothing(client, fake, batch, target, hour, clock):
@@ -291,27 +248,6 @@ def test_too_little_room_is_said_before_the_first_byte(client, fake, batch, targ
     ):
         client.hours.download(hour, batch, target)
     assert names(target) == []
-
-
-def test_a_disk_that_fills_up_keeps_what_was_fetched(client, fake, batch, target, hour, content, monkeypatch):
-    real, written = os.pwrite, []
-
-    def full(descriptor, data, offset):
-        if len(data) > 1_000 and sum(written) > 100_000:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        if len(data) > 1_000:
-            written.append(len(data))
-        return real(descriptor, data, offset)
-
-    monkeypatch.setattr(os, "pwrite", full)
-    with pytest.raises(errors.DiskFull, match="No space left on device") as caught:
-        client.hours.download(hour, batch, target)
-    assert not caught.value.retryable
-    monkeypatch.undo()
-    done = client.hours.download(hour, batch, target)
-    assert done.resumed_bytes == sum(written)
-    assert target.read_bytes() == content
-    only_landed(target)
 
 
 def test_a_folder_that_cannot_be_written_is_said(client, batch, hour, tmp_path):

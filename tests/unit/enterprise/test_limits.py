@@ -211,34 +211,6 @@ def test_a_length_beyond_the_record_is_refused_before_the_first_byte(make_client
     assert list(target.parent.iterdir()) == []
 
 
-def test_an_archive_that_was_replaced_by_a_larger_one_is_taken(make_client, fake, hour, batch, target, content):
-    larger = content * 10
-    fake.add(NAME, larger)
-    done = make_client(limits=small_margin()).hours.download(hour, batch, target)
-    assert done.path.read_bytes() == larger
-
-
-def test_a_download_that_crawls_is_given_up_and_begun_at_another_connection(
-    make_client, fake, hour, batch, target, content
-):
-    crawl = Sender(head(200, f"Content-Length: {len(content)}", 'ETag: "x"') + content[:1000], content[1000:1001])
-    crawl.pause = 0.02
-    crawl.most = 1  # the second byte, and nothing more: the client waits
-
-    def crawling(connection):
-        crawl(connection)
-        connection.settimeout(120)
-        connection.recv(1)
-
-    fake.etags = False
-    fake.script("/objects/*", Reply(raw=crawling))
-    client = make_client(limits=Limits(slow_bytes=2000, slow_seconds=1))
-    done = client.hours.download(hour, batch, target)
-    assert target.read_bytes() == content
-    assert done.unit_count == 1
-    assert fake.store.requests[1].headers["range"].startswith("bytes=100")
-
-
 def test_a_download_that_always_crawls_ends(make_client, fake, hour, batch, target, content):
     def crawling(request):
         reply = fake.object(request)

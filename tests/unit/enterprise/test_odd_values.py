@@ -226,15 +226,6 @@ def test_headers_without_number_are_not_read(client, fake):
         client.lists.reference("codes")
 
 
-@pytest.mark.parametrize("asked", ["bytes 5-1/9", "bytes 0-9/5", "bytes 0-" + "9" * 5000 + "/9", "bytes 0-0/*"])
-def test_a_range_that_is_none_is_asked_for_again(client, fake, hour, record, tmp_path, content, asked):
-    fake.cut(1000)
-    fake.script("/objects/*", Reply(206, b"x", {"Content-Range": asked}))
-    target = tmp_path / "a" / "x.tar.gz"
-    client.hours.download(hour, models.Batch.model_validate(record), target)
-    assert target.read_bytes() == content
-
-
 @pytest.mark.parametrize("body", ["[" * 60_000, '{"message":' * 9_000, '{"message": ' + "9" * 5000 + "}"])
 @pytest.mark.parametrize("status", [200, 400, 429, 500])
 def test_a_body_that_is_nested_without_end_is_survived(client, fake, status, body):

@@ -26,7 +26,6 @@ __all__ = ["target"]  # a fixture
 
 SIZE, QUARTER = 400_000, 100_000
 LIMITS = {"ranged_bytes": 300_000, "range_bytes": 20_000}
-STARTS = [f".part.{QUARTER * n}" for n in (1, 2, 3)]
 
 
 @pytest.fixture
@@ -102,14 +101,6 @@ def test_a_store_that_ignores_ranges_sends_the_complete_object(split, fake, batc
     only_landed(target)
 
 
-def test_a_store_that_ignores_ranges_replaces_what_an_earlier_run_left(split, fake, batch, target, hour, content):
-    lay(target, **{"": content[:QUARTER], "_100000": content[QUARTER:150_000]})
-    fake.ranges = False
-    split.hours.download(hour, batch, target)
-    assert target.read_bytes() == content
-    only_landed(target)
-
-
 def test_nothing_stays_of_a_longer_file_that_an_earlier_run_left(split, fake, batch, target, hour, content):
     lay(target, **{"": content + b"?"})
     fake.ranges = False
@@ -130,13 +121,6 @@ def test_a_url_that_several_ranges_find_refused_is_requested_once(split, fake, b
     fake.script("/objects/*", fake.object, expired, expired, expired)
     done = split.hours.download(hour, batch, target)
     assert (done.unit_count, target.read_bytes()) == (2, content)
-
-
-def test_two_refusals_in_a_row_end_all_ranges(split, fake, batch, target, hour):
-    fake.script("/objects/*", fake.object, *[Reply(403)] * 99)
-    with pytest.raises(errors.ServiceUnavailable, match="rejected two new signed URLs"):
-        split.hours.download(hour, batch, target)
-    assert resolves(fake) == 2
 
 
 def test_a_range_that_hangs_does_not_hold_up_the_failure_of_another(make_client, fake, batch, target, hour):

@@ -48,17 +48,6 @@ def test_a_file_is_written_to_any_object_for_one_unit(client, fake, content):
     assert len(fake.api.seen(PATH + "/download")) == len(fake.store.requests) == 1
 
 
-@pytest.mark.parametrize("places", [[0], [1], [70_000], [1, 0, 399_998]])
-def test_a_body_that_breaks_off_is_continued_within_the_call(client, fake, content, places):
-    fake.add(NAME, content)
-    fake.cut(*places)
-    target = io.BytesIO()
-    client.files.download(PATH, target)
-    assert target.getvalue() == content
-    assert len(fake.api.seen(PATH + "/download")) == 1
-    assert len(fake.store.requests) == len(places) + 1
-
-
 def test_more_bytes_than_the_record_allows_are_not_taken(make_client, fake, content):
     fake.add(NAME, content, size=1)
     client = make_client(limits=Limits(margin_bytes=1000, margin_share=0))
@@ -151,21 +140,3 @@ def test_reading_may_end_early_and_frees_the_connection(client, fake, packed):
         assert next(records)["n"] == 0
         records.close()
     assert len([*client.files.read(PATH)]) == 5000
-
-
-def test_other_snapshots_draw_on_other_counters(client, fake):
-    fake.add_snapshot(NAME, b"one", b"two")
-    for path, product in (
-        (f"/v2/snapshots/{NAME}", "snapshot"),
-        (f"/v2/snapshots/{NAME}/chunks/{NAME}_chunk_0", "chunk"),
-    ):
-        fake.user = {f"{product}_requests_count": 7, f"{product}_limit": 7}
-        for _ in range(9):
-            fake.script("*/download", Reply(429, b'{"status":429,"message":"Too many requests"}'))
-        with pytest.raises(errors.QuotaExceeded, match=f"7 of its 7 {product} units"):
-            client.files.download(path, io.BytesIO())
-        fake.user = {}
-        fake._scripted.clear()
-        target = io.BytesIO()
-        client.files.download(path, target)
-        assert target.getvalue() in (b"onetwo", b"one")

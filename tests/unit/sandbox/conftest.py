@@ -274,11 +274,13 @@ def client(shared_sandbox: Shared) -> Iterator[Client]:
 
 
 @contextmanager
-def small_sandbox(folder: Path, signing_key: bytes, **options: Any) -> Iterator[Client]:
+def small_sandbox(
+    folder: Path, signing_key: bytes, make_world: Callable[[Settings], Any] = lambda _: None, **options: Any
+) -> Iterator[Client]:
     """A client of a sandbox with a small world of its own, and not a hand-made one."""
     small = {"projects": ("enwiki",), "namespaces": (0,), "changes_per_hour": 5, "body_bytes": 300, "entities": 0}
     settings = Settings(**{"state": prepared_state(folder, signing_key), "now": NOW, **small, **options})
-    with running(settings) as sandbox, logged_in(sandbox) as client:
+    with running(settings, world=make_world(settings)) as sandbox, logged_in(sandbox) as client:
         yield client
 
 

@@ -14,15 +14,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import requests
 
-from resources.sandbox import Settings, running
+from resources.sandbox import Settings
 from resources.sandbox.__main__ import snapshot_hour
 from resources.sandbox.clock import Clock
 from resources.sandbox.store.archived_world import ArchivedWorld
 from resources.sandbox.store.exports import Exports, Turn, newest_hour
 from resources.sandbox.world.world import World
-from tests.unit.sandbox.conftest import logged_in, prepared_state
+from tests.unit.sandbox.conftest import NOW, logged_in, small_sandbox
 
-NOW = datetime(2025, 3, 9, 7, 30, tzinfo=UTC)
 LIST = "/v2/snapshots"
 ONE = f"{LIST}/enwiki_namespace_0"
 DOWNLOAD = f"{ONE}/download"
@@ -43,17 +42,10 @@ class QuietWorld(ArchivedWorld):
 
 @pytest.fixture(scope="module")
 def sandbox_of_snapshots(tmp_path_factory, signing_key):
-    settings = Settings(
-        state=prepared_state(tmp_path_factory.mktemp("snapshots"), signing_key),
-        now=NOW,
-        projects=("enwiki", "frwiki"),
-        namespaces=(0, 10),
-        changes_per_hour=5,
-        body_bytes=300,
-        chunk_bytes=100_000,
-    )
-    with running(settings, world=QuietWorld(settings)) as sandbox:
-        yield sandbox
+    folder = tmp_path_factory.mktemp("snapshots")
+    shape = {"projects": ("enwiki", "frwiki"), "namespaces": (0, 10), "chunk_bytes": 100_000, "entities": 125}
+    with small_sandbox(folder, signing_key, make_world=QuietWorld, **shape) as client:
+        yield client.sandbox
 
 
 @pytest.fixture
@@ -97,11 +89,6 @@ class TestLists:
         lines = client.call(LIST, headers={"Accept": "application/x-ndjson"}).text.splitlines()
         assert len(lines) == 2
 
-    def test_one_too_small_for_the_list_is_there_by_its_name(self, client):
-        assert client.call(f"{LIST}/enwiki_namespace_10").status_code == 200
-        assert client.call(f"{LIST}/frwiki_namespace_10").status_code == 404
-        assert client.call(f"{LIST}/frwiki_namespace_10/chunks").status_code == 404
-
     def test_one_record(self, client):
         assert client.call(ONE).json() == client.call(LIST).json()[0]
         assert client.call(ONE, "POST", json={"fields": ["version"]}).json().keys() == {"version"}
@@ -109,6 +96,10 @@ class TestLists:
             answer = client.call(path)
             assert answer.status_code == 404
             assert answer.json()["message"].startswith("NoSuchKey")
+        # one too small for the list is there by its name, and one without a page is not
+        assert client.call(f"{LIST}/enwiki_namespace_10").status_code == 200
+        assert client.call(f"{LIST}/frwiki_namespace_10").status_code == 404
+        assert client.call(f"{LIST}/frwiki_namespace_10/chunks").status_code == 404
 
     @pytest.mark.parametrize(
         ("filters", "found"),
@@ -221,11 +212,9 @@ class TestQuotas:
             assert (told[f"{kind}_requests_count"], told[f"{kind}_limit"]) == (2, 2)
             assert client.call(f"{path}/download", "HEAD").status_code == 200
 
-    def test_what_is_not_there_is_counted(self, client):
+    def test_what_is_not_there_is_counted_and_the_free_group_has_its_numbers(self, client):
         assert client.call(f"{LIST}/dewiki_namespace_0/download").status_code == 307
         assert used(client, "snapshot") == 1
-
-    def test_the_free_group_has_its_numbers(self, client):
         client.sandbox.accounts.set_groups("sandbox", ["group_1"])
         user = client.sandbox.accounts.identify(client.token)
         limits = [client.sandbox.accounts.quotas.of(user, kind).limit for kind in ("snapshot", "chunk")]
@@ -257,7 +246,7 @@ class TestSchedule:
         content = client.call(DOWNLOAD, allow_redirects=True).content
         assert md5(content) == world.snapshot("enwiki_namespace_0", started).version
 
-    def test_free_accounts_see_the_copy_of_the_first_of_the_month(self, client):
+    def test_free_accounts_see_the_copy_of_the_first_of_the_month_some_time_after_the_export(self, client):
         paid = client.call(ONE).json()
         client.sandbox.accounts.set_groups("sandbox", ["group_1"])
         free = client.call(ONE).json()
@@ -271,11 +260,10 @@ class TestSchedule:
         client.sandbox.accounts.set_groups("sandbox", ["group_2"])
         assert client.call(ONE).json() == paid
 
-    def test_the_copy_is_renewed_after_the_export_of_the_day(self, client):
         client.sandbox.accounts.set_groups("sandbox", ["group_1"])
         _, ended = client.sandbox.world.snapshot_times("enwiki_namespace_0", datetime(2025, 4, 1, tzinfo=UTC))
-        assert self.at(client, ended + timedelta(minutes=29))["date_modified"].startswith("2025-03-01")
-        assert self.at(client, ended + timedelta(minutes=30))["date_modified"].startswith("2025-04-01")
+        for waited, renewed in ((29, "2025-03-01"), (30, "2025-04-01")):
+            assert self.at(client, ended + timedelta(minutes=waited))["date_modified"].startswith(renewed)
 
 
 class TestOutOfTurn:
@@ -292,22 +280,26 @@ class TestOutOfTurn:
         assert client.call(ONE).json()["version"] not in {before["version"], after["version"]}
         client.sandbox.exports.clear()
         assert client.call(ONE).json() == before
+        # only what someone sees or just saw is kept
+        for _ in range(2):
+            client.sandbox.exports.export("enwiki_namespace_0")
+            client.call(ONE)
+        folder = next((client.sandbox.settings.state / "snapshots").glob("*/*/enwiki_namespace_0"))
+        assert len(list(folder.iterdir())) <= 3
 
-    def test_it_stands_until_the_next_of_the_schedule(self, client):
+    def test_it_stands_until_the_next_of_the_schedule_and_free_accounts_see_it_only_when_told(self, client):
         client.sandbox.exports.export("enwiki_namespace_0")
         extra = client.call(ONE).json()
+        client.sandbox.accounts.set_groups("sandbox", ["group_1"])
+        before = client.call(ONE).json()
+        assert before["date_modified"].startswith("2025-03-01T")
+        client.sandbox.exports.export("enwiki_namespace_0", free=True)
+        assert client.call(ONE).json()["version"] != before["version"]
+        client.sandbox.accounts.set_groups("sandbox", ["group_3"])
         client.sandbox.clock.advance(timedelta(days=1))
         client.login()
         assert client.call(ONE).json()["date_modified"] > extra["date_modified"]
         assert client.call(ONE).json()["date_modified"].startswith("2025-03-10T0")
-
-    def test_free_accounts_see_it_only_when_told(self, client):
-        client.sandbox.accounts.set_groups("sandbox", ["group_1"])
-        before = client.call(ONE).json()
-        client.sandbox.exports.export("enwiki_namespace_0")
-        assert client.call(ONE).json() == before
-        client.sandbox.exports.export("enwiki_namespace_0", free=True)
-        assert client.call(ONE).json()["version"] != before["version"]
 
     def test_half_way_between_two_chunks(self, client):
         versions = {record["identifier"]: record["version"] for record in client.call(CHUNKS).json()}
@@ -359,14 +351,6 @@ class TestOutOfTurn:
         assert answer.status_code == 422
         assert "There is no snapshot" in answer.json()["message"]
         assert client.call("/sandbox/snapshots", "POST", json={}).status_code == 422
-
-    def test_only_what_someone_sees_or_just_saw_is_kept(self, client):
-        client.call(ONE)
-        for _ in range(4):
-            client.sandbox.exports.export("enwiki_namespace_0")
-            client.call(ONE)
-        folder = next((client.sandbox.settings.state / "snapshots").glob("*/*/enwiki_namespace_0"))
-        assert len(list(folder.iterdir())) <= 3
 
 
 @pytest.mark.parametrize("hour", range(24))

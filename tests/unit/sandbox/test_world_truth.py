@@ -57,10 +57,10 @@ def folded(records):
 
 
 def files(world, hours, namespaces=(0, 10, 14)):
-    for hour in hours:
-        for batch in world.batches(hour):
-            if batch.record["namespace"]["identifier"] in namespaces:
-                yield from map(json.loads, lines_of(batch))
+    batches = (batch for hour in hours for batch in world.batches(hour))
+    for batch in batches:
+        if batch.record["namespace"]["identifier"] in namespaces:
+            yield from map(json.loads, lines_of(batch))
 
 
 def truth_of(world, settings, moment_of, since, namespaces=(0, 10, 14)):

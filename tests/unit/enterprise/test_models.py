@@ -100,7 +100,7 @@ def batch(**changes):
     return models.Batch.model_validate_json(json.dumps(record | changes))
 
 
-def test_exponents_and_nanoseconds_are_read():
+def test_exponents_nanoseconds_and_units_are_read():
     record = models.Batch.model_validate_json(
         b'{"identifier":"a_namespace_0","version":"00000000000000000000000000000000",'
         b'"date_modified":"2026-11-01T06:04:11.123456789Z",'
@@ -108,16 +108,9 @@ def test_exponents_and_nanoseconds_are_read():
     )
     assert record.date_modified == dt.datetime(2026, 11, 1, 6, 4, 11, 123456, dt.UTC)
     assert record.approximate_bytes == 126_211_488_000
-
-
-@pytest.mark.parametrize(("unit", "size"), [("B", 5), ("kB", 5000), ("GB", 5 * 10**9), ("?", 0)])
-def test_sizes_have_units(unit, size):
-    assert batch(size={"value": 5, "unit_text": unit}).approximate_bytes == size
-
-
-def test_what_is_left_out_is_empty():
-    record = batch()
-    assert (record.approximate_bytes, record.project_id, record.namespace_id) == (0, "enwiki", 0)
+    for unit, size in (("B", 5), ("kB", 5000), ("GB", 5 * 10**9), ("?", 0)):
+        assert batch(size={"value": 5, "unit_text": unit}).approximate_bytes == size
+    assert batch().approximate_bytes == 0
 
 
 def test_unknown_fields_are_kept_and_records_do_not_change():

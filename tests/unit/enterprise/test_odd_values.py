@@ -75,15 +75,6 @@ def test_a_record_that_cannot_be_used_leaves_out_its_project_alone(client, fake,
     assert_left_out(client, fake, hour, json.dumps(record | {place: value}), place)
 
 
-@pytest.mark.parametrize("name", ["../../../tmp/x", "a/b"])
-def test_a_record_of_two_projects_leaves_out_both(client, fake, hour, record, name):
-    fake.script(LIST, json_reply([record | {"is_part_of": {"identifier": name}}]))
-    assert client.hours.listing(hour).left_out([(name, 0), ("enwiki", 0), ("frwiki", 0)]).keys() == {
-        (name, 0),
-        ("enwiki", 0),
-    }
-
-
 @pytest.mark.parametrize("odd", [None, 5, "enwiki", [], [[]], {}, {"identifier": 5}, {"namespace": {"identifier": 0}}])
 def test_a_record_that_does_not_say_what_it_is_of_may_be_of_any_project_that_is_not_named(
     client, fake, hour, record, odd
@@ -107,6 +98,7 @@ NEWER = {"date_modified": "2026-11-01T07:00:00Z"}
         ([SHA | NEWER, {}], ["0" * 32], set()),
         ([{}, {"is_part_of": {"identifier": "frwiki"}}], ["own"], {"enwiki", "frwiki"}),
         ([{"is_part_of": {"identifier": "frwiki"}}], [], {"enwiki", "frwiki"}),
+        ([{"is_part_of": {"identifier": "../../../tmp/x"}}], [], {"../../../tmp/x", "enwiki"}),
         ([{}, {"version": "7"}], ["own"], {"enwiki"}),
     ],
 )
@@ -114,7 +106,7 @@ def test_records_that_contradict_one_another_are_left_out(client, fake, hour, re
     fake.script(LIST, json_reply([record | change for change in changes]))
     listing = client.hours.listing(hour)
     assert [one.version.replace(record["version"], "own") for one in listing] == versions
-    found = listing.left_out([(project, 0) for project in ("dewiki", "enwiki", "frwiki")])
+    found = listing.left_out([(project, 0) for project in ("../../../tmp/x", "dewiki", "enwiki", "frwiki")])
     assert {project for project, _ in found} == left_out
 
 
@@ -136,12 +128,9 @@ def test_odd_records_are_one_line_in_the_log_without_what_they_say(client, fake,
     )
 
 
-def test_odd_entries_of_a_reference_list_are_left_out(client, fake):
+def test_odd_entries_snapshots_and_chunks_are_left_out(client, fake):
     fake.script("/v2/codes", json_reply([{"identifier": "wiki"}, {}, 7]))
     assert [one.identifier for one in client.lists.reference("codes")] == ["wiki"]
-
-
-def test_odd_snapshots_and_chunks_are_left_out(client, fake):
     fake.add_snapshot("enwiki_namespace_0", b"a", b"b")
     fake.add_snapshot("frwiki_namespace_0", b"c")
     fake.snapshots["enwiki_namespace_0"]["size"] = {"value": -1}
@@ -269,26 +258,18 @@ def test_what_a_terminal_would_obey_is_shown_instead(client, fake, caplog, statu
     assert all(message.isprintable() for message in caplog.messages)
 
 
-def test_a_challenge_is_shown_without_control_characters(client, fake):
-    fake.script("/v1/login", json_reply({"challenge_name": "\x1b[2JDo this", "session": "s" * 20}))
-    with pytest.raises(errors.UnexpectedAnswer, match=r"challenge \\x1b\[2JDo this"):
-        client.account.login()
-
-
-def test_every_message_is_printable_and_bounded():
+def test_every_message_is_printable_and_bounded_and_holds_no_query_of_an_address(client, fake):
     kinds = [k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, errors.EnterpriseError)]
     for kind in kinds:
         error = kind("a\x1bb" + "c" * 9999)
         assert error.message == str(error)
         assert error.message.startswith("a\\x1bbc")
         assert len(error.message) == errors.LONGEST_MESSAGE
-
-
-def test_no_message_holds_the_query_of_an_address():
-    error = errors.ServiceUnavailable(
-        "Could not reach https://store.example.org/a/b?X-Amz-Signature=0f0f&x=1. Wait? Yes."
-    )
-    assert error.message == "Could not reach https://store.example.org/a/b?[hidden] Wait? Yes."
+    error = errors.ServiceUnavailable("Could not reach https://store.example.org/a/b?X-Amz-Signature=0f0f&x=1. Yes.")
+    assert error.message == "Could not reach https://store.example.org/a/b?[hidden] Yes."
+    fake.script("/v1/login", json_reply({"challenge_name": "\x1b[2JDo this", "session": "s" * 20}))
+    with pytest.raises(errors.UnexpectedAnswer, match=r"challenge \\x1b\[2JDo this"):
+        client.account.login()
 
 
 @pytest.mark.parametrize("unit", ["a-", "aaaaaaaa.", "http://", "Bearer ", "http://a?", "a"])
@@ -354,18 +335,16 @@ def test_a_wrong_clock_is_said_once(make_client, skewed, caplog, parts, words):
     assert told == [f"This machine's clock is {words} the service's. {advice}"]
 
 
-@pytest.mark.parametrize("parts", [{"minutes": 4}, {"minutes": -4}, {}])
-def test_a_clock_that_is_a_little_off_is_not_worth_a_word(client, skewed, caplog, parts):
-    skewed(**parts)
-    client.lists.reference("codes")
-    assert caplog.messages == []
-
-
-def test_an_answer_out_of_a_cache_is_as_old_as_it_says(client, fake, clock, caplog):
+def test_a_clock_that_is_a_little_off_and_an_answer_out_of_a_cache_are_not_worth_a_word(
+    make_client, fake, skewed, clock, caplog
+):
+    for parts in ({"minutes": 4}, {"minutes": -4}, {}):
+        skewed(**parts)
+        make_client().lists.reference("codes")
     old = (clock() - dt.timedelta(hours=2)).strftime("%a, %d %b %Y %H:%M:%S GMT")
-    fake.script("/v2/codes", json_reply([], Date=old, Age="7200"), json_reply([], Date=old, Age="99999999"))
-    client.lists.reference("codes")
-    client.lists.reference("codes")
+    for age in ("7200", "99999999"):
+        fake.script("/v2/codes", json_reply([], Date=old, Age=age))
+        make_client().lists.reference("codes")
     assert caplog.messages == []
 
 
@@ -391,10 +370,9 @@ def test_retention_is_counted_by_the_services_clock(client, fake, skewed, clock,
     with pytest.raises(errors.RetentionPassed, match="3 days behind"):
         client.hours.listing(hour)
 
-
-def test_the_hour_under_way_is_not_published_yet_whatever_the_clock(client, skewed, clock, hour):
-    skewed(minutes=40)
+    # the hour under way is not published yet whatever the clock
     clock.advance(minutes=40)
+    skewed(minutes=40)
     with pytest.raises(errors.NotPublishedYet, match="40 minutes ahead"):
         client.hours.listing(hour + dt.timedelta(hours=1))
 
@@ -409,9 +387,8 @@ def test_a_token_got_under_a_clock_that_was_put_right_since_is_not_trusted(clien
     client.lists.reference("codes")
     assert len(fake.api.seen("/v1/token-refresh")) == 1
 
-
-def test_a_clock_that_was_put_back_a_little_costs_nothing(client, fake, clock):
+    # a clock that was put back a little costs nothing
     client.account.login()
     clock.advance(minutes=-4)
     client.lists.reference("codes")
-    assert fake.api.seen("/v1/token-refresh") == []
+    assert len(fake.api.seen("/v1/token-refresh")) == 1

@@ -28,16 +28,8 @@ ARTICLES = "frwiki_namespace_0"
 
 
 def settings_in(state, **options):
-    return Settings(
-        **{
-            "state": state,
-            "projects": ("frwiki",),
-            "changes_per_hour": 100,
-            "body_bytes": 500,
-            "chunk_bytes": 200_000,
-            **options,
-        }
-    )
+    shape = {"projects": ("frwiki",), "changes_per_hour": 100, "body_bytes": 500, "chunk_bytes": 200_000}
+    return Settings(**{"state": state, **shape, **options})
 
 
 @pytest.fixture(scope="module")
@@ -79,42 +71,29 @@ class TestContent:
         assert len(by_standing[Standing.LINGERING]) <= 5
         assert all(event.type == "update" and event.published < micros(started) for event, _ in entries)
 
-    def test_all_of_this_really_happens(self, world):
-        counts = Counter(
-            entry.standing
-            for day in range(6)
-            for entry in world.snapshot_entries(ARTICLES, START + timedelta(days=day))
-        )
-        assert counts[Standing.REPEATED] > 1
-        assert counts[Standing.OLDER] > 0
-        assert counts[Standing.LINGERING] >= 2
-
-    def test_what_lingers_ended_shortly_before_and_an_hour_file_tells_of_it(self, world):
-        found = 0
-        for minutes in range(0, 60, 14):
+    def test_all_of_this_really_happens_and_an_hour_file_tells_of_the_end_of_what_lingers(self, world):
+        counts = Counter()
+        for minutes in (*range(0, 60, 14), *range(1_440, 6 * 1_440, 1_440)):
             started = START + timedelta(minutes=minutes)
             entries = list(world.snapshot_entries(ARTICLES, started))
+            counts.update(entry.standing for entry in entries)
             standing = {entry.event.title for entry in entries if entry.standing == Standing.LIVE}
             # the hour of the snapshot's newest row less ten minutes is the first that a mirror must have beside it
-            newest = max(entry.event.published for entry in entries)
-            first = (EPOCH + timedelta(microseconds=newest) - timedelta(minutes=10)).replace(
-                minute=0, second=0, microsecond=0
-            )
+            newest = EPOCH + timedelta(microseconds=max(entry.event.published for entry in entries))
+            first = (newest - timedelta(minutes=10)).replace(minute=0, second=0, microsecond=0)
             ends = {e.title: e for e in world.events("frwiki", first, started) if e.type == "delete"}
-            for entry in entries:
-                if entry.standing == Standing.LINGERING:
-                    found += 1
-                    assert entry.event.title not in standing
-                    assert ends[entry.event.title].published > entry.event.published
-                    assert ends[entry.event.title].state.identifier == entry.event.state.identifier
-        assert found > 2
+            for event in (entry.event for entry in entries if entry.standing == Standing.LINGERING):
+                assert event.title not in standing
+                assert ends[event.title].published > event.published
+                assert ends[event.title].state.identifier == event.state.identifier
+        assert counts[Standing.REPEATED] > 1
+        assert counts[Standing.OLDER] > 0
+        assert counts[Standing.LINGERING] > 2
 
     def test_the_archive_holds_the_entries_as_records(self, world):
-        snapshot = world.snapshot(ARTICLES, START)
-        lines = lines_of(snapshot)
-        assert [json.loads(line) for line in lines] == [
-            world.record(entry.event) for entry in world.snapshot_entries(ARTICLES, START)
-        ]
+        lines = lines_of(world.snapshot(ARTICLES, START))
+        records = [world.record(entry.event) for entry in world.snapshot_entries(ARTICLES, START)]
+        assert [json.loads(line) for line in lines] == records
         for line in lines[:200]:
             assert not set(b"<>&") & set(line)
             record = json.loads(line)
@@ -123,15 +102,11 @@ class TestContent:
             assert record["namespace"] == {"identifier": 0}
             assert record["article_body"]["html"]
 
-    def test_there_is_no_order(self, world):
         events = [entry.event for entry in world.snapshot_entries(ARTICLES, START)]
-        for key in (
-            [event.published for event in events],
-            [event.title for event in events],
-            [event.state.identifier for event in events],
-        ):
-            falls = sum(one > other for one, other in pairwise(key))
-            assert 0.2 * len(key) < falls < 0.8 * len(key)
+        # there is no order
+        for key in (lambda e: e.published, lambda e: e.title, lambda e: e.state.identifier):
+            falls = sum(key(one) > key(other) for one, other in pairwise(events))
+            assert 0.2 * len(events) < falls < 0.8 * len(events)
 
     def test_another_moment_and_another_serial_are_other_versions(self, world):
         one, again, later = (
@@ -148,7 +123,6 @@ class TestContent:
         versions = [{chunk.record["identifier"]: chunk.version for chunk in s.chunks} for s in (one, again)]
         assert all(versions[0][name] != versions[1][name] for name in versions[0].keys() & versions[1].keys())
 
-    def test_there_is_none_of_what_the_sandbox_does_not_have(self, world):
         with pytest.raises(ValueError, match="no snapshot 'dewiki_namespace_0'; the snapshots are frwiki_namespace_0"):
             world.snapshot("dewiki_namespace_0", START)
 
@@ -281,13 +255,11 @@ class TestPopulation:
         )
         assert all(3 * cast.script.period < 5 * 8_760 for cast in casts)
 
-    def test_a_small_world_is_the_same_with_and_without_the_bound_on_first_runs(self, tmp_path):
+    def test_a_small_world_is_the_same_with_and_without_the_bound_and_the_default_has_some_thousands(self, tmp_path):
         assert usual_articles(220) < 5_000
         assert ArchivedWorld(Settings(state=tmp_path, changes_per_hour=220))._wiki("enwiki").timetable.casts == (
             Timetable(1, "enwiki", (0, 10, 14), 220, Titles(lexicon_of("en"))).casts
         )
-
-    def test_the_default_world_has_some_thousands_of_articles(self, tmp_path):
         pages = sum(1 for _ in ArchivedWorld(Settings(state=tmp_path)).pages_at("enwiki", 0, START))
         assert 4_000 < pages < 6_000
 

@@ -141,6 +141,9 @@ def test_without_since_every_page_is_told_and_later_hours_agree_with_it(tmp_path
     end = world.export_started_at("frwiki", hours[-1])
     now = {("frwiki", record["name"]): record for record in world.truth("frwiki", 0, end)}
     assert folded([*before, *files(world, hours, (0,))]) == now
+    # a change of visibility never decides
+    assert any(event.type == "visibility-change" for event in world.events("frwiki", START, end))
+    assert {record["event"]["type"] for record in now.values()} == {"update"}
     assert len({record["identifier"] for record in before}) == len(before)
     assert len({record["name"] for record in before}) == len(before)
 
@@ -159,23 +162,16 @@ def test_a_snapshot_and_the_hours_from_its_own_on_fold_to_the_truth(tmp_path):
         assert folded([*lines, *files(world, hours, (namespace,))]) == now
 
 
-def test_truth_refuses_what_the_sandbox_does_not_have(tmp_path):
-    world = ArchivedWorld(small(tmp_path, namespaces=(0,)))
-    with pytest.raises(ValueError, match="namespace 10"):
-        next(iter(world.truth("frwiki", 10, START)))
-    with pytest.raises(ValueError, match="no articles for 'dewiki'"):
-        next(iter(world.truth("dewiki", 0, START)))
-    with pytest.raises(ValueError, match="timezone-aware"):
-        next(iter(world.truth("frwiki", 0, START.replace(tzinfo=None))))
-    with pytest.raises(ValueError, match="has no project 'xxwiki'"):
-        ArchivedWorld(small(tmp_path, projects=("xxwiki",)))
-    with pytest.raises(ValueError, match=r"not \[2\]"):
-        ArchivedWorld(small(tmp_path, namespaces=(0, 2)))
-
-
-def test_visibility_never_decides(tmp_path):
-    world = ArchivedWorld(small(tmp_path))
-    events = [e for e in world.events("frwiki", START, START + HOUR) if e.type == "visibility-change"]
-    pages = {one["identifier"]: one for one in world.truth("frwiki", 0, START + HOUR, since=START - 3 * HOUR)}
-    assert events
-    assert {pages[event.state.identifier]["event"]["type"] for event in events} == {"update"}
+@pytest.mark.parametrize(
+    ("shape", "project", "namespace", "moment", "message"),
+    [
+        ({}, "frwiki", 6, START, "namespace 6"),
+        ({}, "dewiki", 0, START, "no articles for 'dewiki'"),
+        ({}, "frwiki", 0, START.replace(tzinfo=None), "timezone-aware"),
+        ({"projects": ("xxwiki",)}, "xxwiki", 0, START, "has no project 'xxwiki'"),
+        ({"namespaces": (0, 2)}, "frwiki", 2, START, r"not \[2\]"),
+    ],
+)
+def test_truth_refuses_what_the_sandbox_does_not_have(tmp_path, shape, project, namespace, moment, message):
+    with pytest.raises(ValueError, match=message):
+        next(iter(ArchivedWorld(small(tmp_path, **shape)).truth(project, namespace, moment)))

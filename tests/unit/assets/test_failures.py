@@ -79,7 +79,7 @@ LOST, WRONG, GONE = errors.UnreachableError("Lost."), errors.IntegrityError("Wro
     ("failed", "total", "told"),
     [
         (
-            {5: LOST, 0: LOST, 1: LOST, 3: WRONG},
+            {3: WRONG, 5: LOST, 0: LOST, 1: LOST},
             6,
             [
                 "4 of 6 hours failed. The other 2 hours are loaded.",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 
 import pytest
 
@@ -127,13 +126,6 @@ def test_an_archive_of_another_project_alone_is_damaged_and_one_record_of_its_ow
     assert lake.convert(b"[1]", b"7").reject_count == 2
 
 
-def test_one_object_on_two_lines(lake, rows):
-    half, rest = b'{"name":', b'"x"}'
-    made = lake.convert(lake.record(1), half, rest, lake.record(2))
-    assert [row["raw"] for row in rows(made.rejects_path)] == [half, rest]
-    assert made.row_count == 2
-
-
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n"])
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
 @pytest.mark.parametrize("last", [True, False])
@@ -147,28 +139,3 @@ def test_line_endings_blank_lines_and_byte_order_mark(lake, rows, ending, mark, 
     assert (reject["line_number"], reject["byte_offset"]) == (4, data.index(b"oops"))
     assert reject["raw"] == b"oops" + ending.removesuffix(b"\n")
     assert made.ndjson_bytes == len(data)
-
-
-def test_byte_order_mark_in_the_middle(lake, rows):
-    made = lake.convert(lake.record(1), b"\xef\xbb\xbf" + json.dumps(lake.record(2)).encode(), lake.record(3))
-    assert [row["article_id"] for row in rows(made.path)] == [101, 102, 103]
-    assert made.rejects_path is None
-
-
-def test_rejects_across_blocks_keep_their_places(lake, rows, small_blocks):
-    items = [lake.record(n) if n % 7 else b"bad %d" % n for n in range(84)]
-    first, second = b"\xef\xbb\xbf" + lake.lines(*items), lake.lines(b"worse", *items)
-    made = convert(lake.archive(first, second), lake.layout)
-    found = rows(made.rejects_path)
-    assert len(found) == 2 * 12 + 1
-    for reject in found:
-        data = first if reject["member"].endswith("_0.ndjson") else second
-        assert data[reject["byte_offset"] :].startswith(reject["raw"] + b"\n")
-        assert data[: reject["byte_offset"]].count(b"\n") == reject["line_number"] - 1
-    expected = [100 + n for n in range(84) if n % 7]
-    assert [row["article_id"] for row in rows(made.path)] == expected * 2
-
-
-def test_years_beyond_the_ordinary(lake, rows):
-    made = lake.convert(put(lake.record(1), "version.editor.date_started", "0001-01-01T00:00:00Z"), b"x")
-    assert rows(made.path)[0]["editor_started_at"] == datetime(1, 1, 1, tzinfo=UTC)

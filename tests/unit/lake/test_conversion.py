@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
-import os
 import pickle
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from resources.datasets import LISTS, SNAPSHOT_ARTICLES
-from resources.lake import Archive, ArchiveError, ConversionError, convert, convert_list, digest_of
+from resources.lake import Archive, ConversionError, convert, convert_list, digest_of
 from resources.lake.encoded_blocks import encode_block
 from resources.tables import ARTICLE_CHANGES, REJECTED_LINES, version_of
 
@@ -49,31 +45,6 @@ def test_converted_once(lake):
     assert again == replace(first, converted=False, seconds=0.0)
     assert (first.path.stat().st_mtime_ns, first.path.stat().st_ino) == (stamp.st_mtime_ns, stamp.st_ino)
     assert pickle.loads(pickle.dumps(again)) == again
-
-
-def test_rejects_that_were_removed_are_made_again(lake):
-    archive = lake.archive(lake.lines(*changes(lake, 10), b"bad"))
-    first = convert(archive, lake.layout)
-    content = first.path.read_bytes(), first.rejects_path.read_bytes()
-    first.rejects_path.unlink()
-    again = convert(archive, lake.layout)
-    assert again.converted
-    assert (again.path.read_bytes(), again.rejects_path.read_bytes()) == content
-
-
-@pytest.mark.usefixtures("small_blocks")
-def test_same_bytes_in_same_bytes_out(lake):
-    records = [*changes(lake, 60), b"bad", lake.record(1, mood="calm")]
-    files = set()
-    for name, options in {
-        "one": {"workers": 1},
-        "three": {"workers": 3, "memory_bytes": 576 << 20},
-        "little": {"workers": 2, "memory_bytes": 416 << 20},
-    }.items():
-        made = lake.elsewhere(name).convert(*records, **options)
-        files.add((made.path.read_bytes(), made.rejects_path.read_bytes()))
-        assert pq.ParquetFile(made.path).num_row_groups > 3
-    assert len(files) == 1
 
 
 def test_digest_tells_what_decides_the_rows(lake, monkeypatch):
@@ -138,52 +109,6 @@ def test_too_little_memory_is_said_before_anything_is_read(lake):
     assert not lake.layout.lake.exists()
 
 
-def test_moment_of_a_change(lake, rows):
-    event = {"type": "update"}
-    created = event | {"date_created": "2026-11-19T05:00:01.5Z"}
-    published = created | {"date_published": "2026-11-19T05:00:02.000001Z"}
-    made = lake.convert(
-        lake.record(1, event=published),
-        lake.record(2, event=created),
-        lake.record(3, event=event),
-        lake.record(4, event=None),
-    )
-    found = rows(made.path)
-    assert [row["event_at"] for row in found] == [
-        datetime(2026, 11, 19, 5, 0, 2, 1, tzinfo=UTC),
-        datetime(2026, 11, 19, 5, 0, 1, 500_000, tzinfo=UTC),
-        datetime(2026, 11, 19, 5, 10, 11, tzinfo=UTC),
-        datetime(2026, 11, 19, 5, 10, 11, tzinfo=UTC),
-    ]
-    assert [row["change_type"] for row in found] == ["update"] * 4
-
-
-def test_file_is_as_declared(lake):
-    made = lake.convert(*changes(lake, 20), b"bad")
-    for path, table in ((made.path, ARTICLE_CHANGES), (made.rejects_path, REJECTED_LINES)):
-        file = pq.ParquetFile(path)
-        assert file.schema_arrow.equals(table.schema)
-        assert b"conversion" in file.metadata.metadata
-        group = file.metadata.row_group(0)
-        columns = {group.column(i).path_in_schema: group.column(i) for i in range(group.num_columns)}
-        assert {column.compression for column in columns.values()} <= {"ZSTD", "UNCOMPRESSED"}
-        for column in table:
-            if column.name in columns:
-                # texts of rejects, which may be equal in millions of rows, would take longer for them than for all else
-                is_given = table is REJECTED_LINES and column.name in {
-                    "project_id", "archive", "member", "reason", "raw",
-                }  # fmt: skip
-                assert columns[column.name].is_stats_set is not (column.body or is_given)
-                told = columns[column.name].statistics
-                empty = told is not None and told.null_count == group.num_rows
-                assert ("RLE_DICTIONARY" in columns[column.name].encodings) is not (
-                    column.body or column.rising or str(column.type) == "bool" or empty
-                )
-                assert ("DELTA_BINARY_PACKED" in columns[column.name].encodings) is column.rising
-                assert (columns[column.name].bloom_filter_offset is not None) is column.lookup
-    assert [column.name for column in ARTICLE_CHANGES][-2:] == ["html", "wikitext"]
-
-
 @pytest.mark.usefixtures("small_blocks")
 def test_progress_rises_to_the_whole_archive(lake):
     seen: list[tuple[int, int]] = []
@@ -191,20 +116,6 @@ def test_progress_rises_to_the_whole_archive(lake):
     assert seen == sorted(seen)
     assert seen[-1] == (made.archive_bytes, made.archive_bytes)
     assert len(seen) > 5
-
-
-@pytest.mark.usefixtures("small_blocks")
-def test_an_error_of_the_caller_stops_all_threads(lake):
-    def interrupt(_done: int, _total: int) -> None:
-        raise KeyboardInterrupt
-
-    import threading
-
-    before = set(threading.enumerate())
-    with pytest.raises(KeyboardInterrupt):
-        lake.convert(*changes(lake, 300), progress=interrupt)
-    assert set(threading.enumerate()) <= before
-    assert not [path for path in lake.layout.lake.glob("**/*") if path.is_file()]
 
 
 def test_rows_that_do_not_add_up_are_never_landed(lake, monkeypatch):
@@ -215,28 +126,3 @@ def test_rows_that_do_not_add_up_are_never_landed(lake, monkeypatch):
     with pytest.raises(ConversionError, match="5 lines, but produced 1 rows and 0 rejects"):
         lake.convert(lake.record(1))
     assert not [path for path in lake.layout.lake.glob("**/*") if path.is_file()]
-
-
-@pytest.mark.usefixtures("small_blocks")
-def test_damage_after_good_blocks_lands_nothing(lake):
-    archive = lake.archive(lake.lines(*(lake.record(n, abstract=os.urandom(2000).hex()) for n in range(120))))
-    data = archive.path.read_bytes()
-    archive.path.write_bytes(data[: len(data) * 3 // 4])
-    seen: list[int] = []
-    with pytest.raises(ArchiveError, match=r"member enwiki_namespace_0_0.ndjson at byte"):
-        convert(archive, lake.layout, progress=lambda done, _total: seen.append(done))
-    assert seen
-    assert not [path for path in lake.layout.lake.glob("**/*") if path.is_file()]
-
-
-def test_archive_from_elsewhere(lake, rows, tmp_path):
-    archive = lake.archive(lake.lines(lake.record(1), b"bad"))
-    moved = tmp_path / "moved.tar.gz"
-    archive.path.rename(moved)
-    made = convert(replace(archive, path=moved), lake.layout)
-    assert rows(made.rejects_path)[0]["archive"] == "moved.tar.gz"
-
-
-def test_gzip_of_any_level(lake, make_tar):
-    tar = make_tar([("a.ndjson", lake.lines(*changes(lake, 50)))])
-    assert {convert(lake.from_bytes(gzip.compress(tar, level)), lake.layout).row_count for level in (0, 1, 9)} == {50}

@@ -77,58 +77,10 @@ def compacted(layout, *paths):
     return [pq.read_table(half, page_checksum_verification=True) for half in halves], halves
 
 
-def regions(path):
-    """Places of single bits: of data pages, dictionaries, Bloom filters and the footer."""
-    size, footer = path.stat().st_size, pq.read_metadata(path)
-    with duckdb.connect() as connection:
-        found = connection.execute(
-            "SELECT data_page_offset, dictionary_page_offset, total_compressed_size, bloom_filter_offset, "
-            "bloom_filter_length FROM parquet_metadata(?)",
-            [str(path)],
-        ).fetchall()
-    starts = {"pages": [], "dictionaries": [], "Bloom filters": []}
-    for data, dictionary, total, bloom, bloom_bytes in found:
-        starts["pages"].append(range(data, (dictionary or data) + total))
-        if dictionary:
-            starts["dictionaries"].append(range(dictionary, data))
-        if bloom is not None:
-            starts["Bloom filters"].append(range(bloom, bloom + bloom_bytes))
-    return starts | {"footer": [range(size - 8 - footer.serialized_size, size)]}
-
-
 def flipped(path, place, bit):
     content = bytearray(path.read_bytes())
     content[place] ^= 1 << bit
     path.write_bytes(content)
-
-
-def test_no_flipped_bit_gets_into_a_compacted_file(layout, tmp_path):
-    path = written(layout)
-    whole, places = path.read_bytes(), regions(path)
-    wanted, halves = compacted(layout, path)
-    chance, told = random.Random(7), {}
-    for name, spans in places.items():
-        for _ in range(6):
-            for half in halves:
-                half.unlink(missing_ok=True)
-            flipped(path, chance.choice(chance.choice(spans)), chance.randrange(8))
-            try:
-                found, _ = compacted(layout, path)
-            except LakeError as error:
-                told.setdefault(name, []).append(error)
-            else:
-                assert found == wanted, name
-                continue
-            finally:
-                path.write_bytes(whole)
-            assert not any(half.exists() for half in halves)
-    assert all(path.relative_to(layout.lake).as_posix() in str(error) for errors in told.values() for error in errors)
-    # a header of a page has bits that decide nothing, and half of the columns have hardly more than headers
-    assert all(len(told[name]) >= 3 for name in ("pages", "dictionaries"))
-    assert all(isinstance(error, DamagedFileError) for name in ("pages", "dictionaries") for error in told[name])
-    # a compaction reads no Bloom filter and makes new ones
-    assert "Bloom filters" not in told
-    assert not list(tmp_path.rglob("*.unfinished"))
 
 
 def test_duckdb_compares_no_checksum_and_a_verification_does(layout):

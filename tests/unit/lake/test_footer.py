@@ -8,7 +8,6 @@ import random
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -121,33 +120,6 @@ def test_the_footer_says_what_one_writer_would_have_said(tmp_path, monkeypatch):
         return groups
 
     assert told(pq.read_metadata(path)) == told(pq.read_metadata(sink))
-
-
-def test_bloom_filters_of_every_row_group_are_found(tmp_path):
-    rng = random.Random(3)
-    batches = [batch(rng, 100) for _ in range(20)]
-    path = written(tmp_path / "joined.parquet", batches)
-    with duckdb.connect() as connection:
-        for place, one in enumerate(batches):
-            for column in ("number", "name"):
-                value = next(value for value in one[column].to_pylist() if value is not None)
-                opened = {
-                    group
-                    for group, excluded in connection.execute(
-                        "SELECT row_group_id, bloom_filter_excludes FROM parquet_bloom_probe($path, $column, $value)",
-                        {"path": str(path), "column": column, "value": value},
-                    ).fetchall()
-                    if not excluded
-                }
-                holding = {n for n, other in enumerate(batches) if pc.any(pc.equal(other[column], value)).as_py()}
-                assert place in holding <= opened
-                assert len(opened) <= len(holding) + 2
-
-
-def test_same_row_groups_same_bytes(tmp_path):
-    batches = [batch(random.Random(1), 50), batch(random.Random(2), 50)]
-    first = written(tmp_path / "a.parquet", batches).read_bytes()
-    assert written(tmp_path / "b.parquet", batches).read_bytes() == first
 
 
 def test_a_type_that_no_footer_holds():

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import pathlib
-import random
-
-import pytest
 
 from resources.datasets import STRUCTURED_ARTICLES
 from resources.lake.decode.records import RecordReader
@@ -86,11 +82,6 @@ def test_what_is_not_json_is_rejected(how):
         assert reason.startswith(expected), reason
 
 
-def test_bytes_that_are_no_utf8_are_rejected(how):
-    rows = read(f'{START},"sections":["'.encode() + b'\xc3\x28"]}\n')
-    assert [reason[:15] for reason in rows.rejects["reason"].to_pylist()] == ["Not valid UTF-8"]
-
-
 def test_bodies_that_are_not_kept_are_null(how):
     rows = read(f'{START},"sections":[1],"attribution":{{"last_revised":"11/26"}}}}\n'.encode(), frozenset())
     assert rows.batch.column("sections_json").to_pylist() == [None]
@@ -101,56 +92,3 @@ def test_unknown_fields_beside_it_go_to_extra(how):
     rows = read(f'{START},"sections":[1],"mood":"calm","great":1e999}}\n'.encode())
     assert rows.batch.column("extra").to_pylist() == ['{"mood":"calm","great":1e999}']
     assert rows.batch.column("sections_json").to_pylist() == ["[1]"]
-
-
-@pytest.mark.usefixtures("library")
-def test_damage_is_judged_alike(monkeypatch):
-    """Bytes replaced, cut and doubled at random places: both ways keep and reject the same lines."""
-    chance = random.Random(7)
-    whole = f'{START},"sections":{KEPT[9]},"tables":{KEPT[10]},"references":{KEPT[8]}}}'.encode()
-    lines = []
-    for _ in range(600):
-        line, place = bytearray(whole), chance.randrange(len(START), len(whole))
-        kind = chance.randrange(3)
-        if kind == 0:
-            line[place] = chance.choice(b'{}[]",:\\0e-.+tfn \xc3\x80x')
-        elif kind == 1:
-            del line[place]
-        else:
-            line.insert(place, line[place])
-        lines.append(bytes(line).replace(b"\n", b" "))
-    block = b"\n".join(lines) + b"\n"
-    found = []
-    for way in "10":
-        monkeypatch.setenv("WME_NATIVE", way)
-        rows = read(block)
-        found.append((rows.batch, rows.rejects.to_pylist(), rows.drift))
-    assert found[0][1] == found[1][1]
-    assert found[0][0].equals(found[1][0])
-    assert found[0][2] == found[1][2]
-    assert 100 < len(found[0][1]) < 500
-
-
-@pytest.mark.skipif(not REAL.is_dir(), reason="the real samples are not on this machine")
-def test_real_parts_are_kept_to_the_byte(how):
-    """Each sample with the service's escapes, as lines of an archive."""
-    records = [
-        record
-        for name in ("montreal-2024-infobox", "montreal-2025-infoboxes")
-        for record in json.loads(gzip.decompress((REAL / f"{name}.json.gz").read_bytes()))
-    ]
-    elections = REAL / "us-elections-2025-sdk-serialised.ndjson.gz"
-    records += map(json.loads, gzip.decompress(elections.read_bytes()).splitlines())
-    text = json.dumps
-    for record in records:
-        record["is_part_of"]["identifier"] = "enwiki"
-    lines = [text(record, ensure_ascii=False).replace("<", "\\u003c").replace("&", "\\u0026") for record in records]
-    rows = read(("\n".join(lines) + "\n").encode())
-    assert len(rows.rejects) == 0
-    kept = {column.name: column.path for column in STRUCTURED_ARTICLES.table if column.json}
-    for row, record, line in zip(rows.batch.to_pylist(), records, lines, strict=True):
-        for column, path in kept.items():
-            assert (row[column] is None) == (path not in record), (record["name"], path)
-            if row[column] is not None:
-                assert f'"{path}": {row[column]}' in line
-                assert json.loads(row[column]) == record[path]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow.parquet as pq
@@ -118,8 +119,10 @@ def test_an_error_leaves_no_file_of_long_lines(lake):
         if list(lake.layout.lake.glob("**/*.lines.gz.*.unfinished")):
             raise KeyboardInterrupt
 
+    before = set(threading.enumerate())
     with pytest.raises(KeyboardInterrupt):
         convert(archive, lake.layout, record_bytes_max=10_000, progress=interrupt)
+    assert set(threading.enumerate()) <= before
     assert not [path for path in lake.layout.lake.glob("**/*") if path.is_file()]
     assert convert(archive, lake.layout, record_bytes_max=10_000).reject_count
 

@@ -71,6 +71,8 @@ def test_good_hours_pass_every_check_and_only_what_is_asked_for_is_answered(benc
     for name in KEYS:
         assert list(answers(run, name)) == [name]
     assert list(checks.of_run(run, set())) == []
+    bench.serve("enwiki")
+    assert failed(take(bench)) == set(), "an hour without a line has no share of rejects"
 
 
 def test_every_archive_of_every_hour_is_verified(bench):
@@ -118,11 +120,6 @@ def test_a_share_of_the_lines_may_be_rejected_and_no_more(bench, good, passes):
         assert told.description.startswith(f"2026-11-01 05:00: 1 of {good + 1:,} records were rejected. `wme rejects` ")
 
 
-def test_an_hour_without_a_line_has_no_share_of_rejects(bench):
-    bench.serve("enwiki")
-    assert failed(take(bench)) == set()
-
-
 def test_a_field_without_a_column_is_told_once_with_its_count(bench):
     bench.serve("enwiki", record(1, news="a"), record(2, news="b"))
     bench.serve("frwiki", record(1, "frwiki", news="c"))
@@ -151,16 +148,11 @@ def test_a_field_without_a_column_is_told_once_with_its_count(bench):
 def test_what_is_wrong_in_duckdb_fails_its_own_check(bench, statement, wrong, sentence):
     bench.serve("enwiki", 1, 2)
     run = take(bench)
+    alter(bench, "UPDATE article_changes SET event_at = batch_hour")
+    assert failed(run) == set(), "an event at the very start of its hour is of the hour"
     alter(bench, statement)
     assert failed(run) == {wrong}
     assert answers(run, wrong)[wrong].description == f"2026-11-01 05:00: {sentence}"
-
-
-def test_an_event_at_the_very_start_of_its_hour_is_of_the_hour(bench):
-    bench.serve("enwiki", 1)
-    run = take(bench)
-    alter(bench, "UPDATE article_changes SET event_at = batch_hour")
-    assert failed(run) == set()
 
 
 # --- at any time ------------------------------------------------------------------------------------------------------

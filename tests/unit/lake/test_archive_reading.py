@@ -94,22 +94,16 @@ def test_cut_off_gzip_names_member_and_offset(lake, small_blocks):
     assert f"in member {error.member} at byte {error.offset}" in str(error)
 
 
-def test_tar_cut_inside_a_member(lake, make_tar):
+def test_damage_of_a_tar_is_told_with_its_place(lake, make_tar):
     data = make_tar([("a.ndjson", lake.lines(*(lake.record(n) for n in range(50))))])
     error = refusal(lake, gzip.compress(data[:4000]))
     assert "the tar file is truncated" in str(error)
     assert (error.member, error.offset) == ("a.ndjson", 4000 - 512)
-
-
-def test_tar_without_its_end(lake, make_tar):
     content = lake.lines(lake.record(1))
     whole = 512 + -(-len(content) // 512) * 512
     error = refusal(lake, gzip.compress(make_tar([("a.ndjson", content)])[:whole]))
     assert "the tar file is truncated" in str(error)
     assert (error.member, error.offset) == (None, whole)
-
-
-def test_damaged_tar_header(lake, make_tar):
     data = bytearray(make_tar([("a.ndjson", b"{}\n"), ("b.ndjson", b"{}\n")]))
     data[1024 + 3] ^= 0x40
     error = refusal(lake, gzip.compress(bytes(data)))

@@ -91,6 +91,19 @@ def test_many_small_members_share_row_groups(lake, rows, ending):
     assert made.ndjson_bytes == sum(map(len, records))
 
 
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_places_in_members_of_one_buffer(lake, rows, mark):
+    lines = [json.dumps(lake.record(n)).encode() for n in range(3)]
+    data = mark + lines[0] + b"\n\n \nbad\n" + lines[1]
+    made = convert(lake.archive(*[data] * 5, b"", mark, b"\n", b"worse"), lake.layout)
+    assert made.row_count == 10
+    found = [(row["member"], row["line_number"], row["byte_offset"], row["raw"]) for row in rows(made.rejects_path)]
+    assert found == [
+        *((f"enwiki_namespace_0_{n}.ndjson", 4, data.index(b"bad"), b"bad") for n in range(5)),
+        ("enwiki_namespace_0_8.ndjson", 1, 0, b"worse"),
+    ]
+
+
 def archive_of(path: Path, pieces: list[tuple[bytes, int]], level: int = 1) -> int:
     """An archive with one member of pieces that are repeated; each is compressed once. Returns the member's bytes."""
     size = sum(len(data) * times for data, times in pieces)

@@ -20,7 +20,7 @@ def changes(lake, count: int) -> list:
     return [lake.record(n, event={"type": kinds[n % 5], "date_created": "2026-11-19T05:00:00Z"}) for n in range(count)]
 
 
-def test_counts_and_places(lake, rows):
+def test_counts_and_places(lake, rows, tmp_path):
     made = lake.convert(*changes(lake, 10), b"bad")
     archive = lake.archive(lake.lines(*changes(lake, 10), b"bad"))
     assert (made.row_count, made.reject_count) == (10, 1)
@@ -34,6 +34,9 @@ def test_counts_and_places(lake, rows):
     assert made.path == archive.lake_file(lake.layout, "article_changes", made.digest)
     assert made.rejects_path == archive.lake_file(lake.layout, "rejects", made.digest)
     assert {row["batch_hour"] for row in rows(made.path)} == {lake.hour}
+    archive = replace(archive, path=archive.path.rename(tmp_path / "moved.tar.gz"))
+    made = convert(archive, lake.elsewhere("other").layout)
+    assert {row["archive"] for row in rows(made.rejects_path)} == {"moved.tar.gz"}
 
 
 def test_converted_once(lake):

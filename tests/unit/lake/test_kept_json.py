@@ -67,9 +67,15 @@ def test_the_text_is_kept_as_it_is_written(how):
     assert rows.batch.column("extra").null_count == len(KEPT)
 
 
-def test_null_and_absent_are_null(how):
+def test_null_absent_and_left_out_are_null_and_unknown_fields_beside_it_go_to_extra(how):
     rows = read(f'{START},"sections":null}}\n{START}}}\n{START},"sections" : [1]  }}\n'.encode())
     assert rows.batch.column("sections_json").to_pylist() == [None, None, "[1]"]
+    rows = read(f'{START},"sections":[1],"attribution":{{"last_revised":"11/26"}}}}\n'.encode(), frozenset())
+    assert rows.batch.column("sections_json").to_pylist() == [None]
+    assert rows.batch.column("attribution_json").to_pylist() == ['{"last_revised":"11/26"}']
+    rows = read(f'{START},"sections":[1],"mood":"calm","great":1e999}}\n'.encode())
+    assert rows.batch.column("extra").to_pylist() == ['{"mood":"calm","great":1e999}']
+    assert rows.batch.column("sections_json").to_pylist() == ["[1]"]
 
 
 def test_what_is_not_json_is_rejected(how):
@@ -80,15 +86,3 @@ def test_what_is_not_json_is_rejected(how):
     assert [raw.decode() for raw in rows.rejects["raw"].to_pylist()] == lines
     for reason, expected in zip(rows.rejects["reason"].to_pylist(), REFUSED.values(), strict=True):
         assert reason.startswith(expected), reason
-
-
-def test_bodies_that_are_not_kept_are_null(how):
-    rows = read(f'{START},"sections":[1],"attribution":{{"last_revised":"11/26"}}}}\n'.encode(), frozenset())
-    assert rows.batch.column("sections_json").to_pylist() == [None]
-    assert rows.batch.column("attribution_json").to_pylist() == ['{"last_revised":"11/26"}']
-
-
-def test_unknown_fields_beside_it_go_to_extra(how):
-    rows = read(f'{START},"sections":[1],"mood":"calm","great":1e999}}\n'.encode())
-    assert rows.batch.column("extra").to_pylist() == ['{"mood":"calm","great":1e999}']
-    assert rows.batch.column("sections_json").to_pylist() == ["[1]"]

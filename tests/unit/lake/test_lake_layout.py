@@ -13,7 +13,7 @@ HOUR = datetime(2026, 11, 19, 5, tzinfo=UTC)
 DIGEST = "0123456789abcdef"
 
 
-def test_paths_of_an_hour():
+def test_paths_of_hours_and_lists():
     assert LAYOUT.archive_hour(ARTICLE_CHANGES, HOUR) == Path("data/archive/batches/date=2026-11-19/hour=05")
     assert LAYOUT.batch_list(ARTICLE_CHANGES, HOUR) == Path("data/archive/batches/date=2026-11-19/hour=05/batches.json")
     assert LAYOUT.batch_archive(ARTICLE_CHANGES, HOUR, "enwiki_namespace_0", DIGEST) == Path(
@@ -23,18 +23,9 @@ def test_paths_of_an_hour():
     assert archive.lake_file(LAYOUT, "article_changes", DIGEST) == Path(
         "data/lake/article_changes/date=2026-11-19/hour=05/enwiki_namespace_0.01234567.parquet"
     )
-
-
-def test_paths_of_reference_lists():
     assert LAYOUT.list_archive(named("codes")) == Path("data/archive/reference/codes.json")
-
-
-def test_hours_of_other_time_zones_lie_in_utc():
     tokyo = datetime(2026, 11, 19, 14, tzinfo=timezone(timedelta(hours=9)))
     assert LAYOUT.archive_hour(ARTICLE_CHANGES, tokyo) == LAYOUT.archive_hour(ARTICLE_CHANGES, HOUR)
-
-
-def test_relative_and_absolute_are_each_other():
     path = LAYOUT.batch_list(ARTICLE_CHANGES, HOUR)
     assert LAYOUT.relative(path) == "archive/batches/date=2026-11-19/hour=05/batches.json"
     assert LAYOUT.absolute(LAYOUT.relative(path)) == path
@@ -43,27 +34,20 @@ def test_relative_and_absolute_are_each_other():
 
 
 @pytest.mark.parametrize(
-    ("hour", "words"),
+    ("hour", "identifier", "version", "words"),
     [
-        (datetime(2026, 11, 19, 5), "no time zone"),  # noqa: DTZ001
-        (datetime(2026, 11, 19, 5, 1, tzinfo=UTC), "not the start of an hour"),
+        (datetime(2026, 11, 19, 5), "enwiki", DIGEST, "no time zone"),  # noqa: DTZ001
+        (datetime(2026, 11, 19, 5, 1, tzinfo=UTC), "enwiki", DIGEST, "not the start of an hour"),
+        *(
+            (HOUR, name, DIGEST, "cannot be part of a file name")
+            for name in ("", "..", "../etc", "a/b", "a\\b", ".hidden", "a b", "a\n")
+        ),
+        *((HOUR, "enwiki_namespace_0", version, r"too short|cannot be part") for version in ("", "abc", "../../../x")),
     ],
 )
-def test_only_starts_of_hours(hour, words):
+def test_names_from_outside_stay_inside_and_hours_are_whole(hour, identifier, version, words):
     with pytest.raises(ValueError, match=words):
-        LAYOUT.archive_hour(ARTICLE_CHANGES, hour)
-
-
-@pytest.mark.parametrize("identifier", ["", "..", "../etc", "a/b", "a\\b", ".hidden", "a b", "a\n"])
-def test_names_from_outside_stay_inside(identifier):
-    with pytest.raises(ValueError, match="cannot be part of a file name"):
-        LAYOUT.batch_archive(ARTICLE_CHANGES, HOUR, identifier, DIGEST)
-
-
-@pytest.mark.parametrize("version", ["", "abc", "../../../x"])
-def test_versions_from_outside_stay_inside(version):
-    with pytest.raises(ValueError, match=r"too short|cannot be part"):
-        LAYOUT.batch_archive(ARTICLE_CHANGES, HOUR, "enwiki_namespace_0", version)
+        LAYOUT.batch_archive(ARTICLE_CHANGES, hour, identifier, version)
 
 
 @pytest.mark.parametrize(

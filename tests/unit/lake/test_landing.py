@@ -32,10 +32,7 @@ def test_sweep_removes_what_was_left_and_spares_what_is_written(lake):
         assert busy.path.exists()
     assert files(lake) == [made.path.name]
     assert sweep(lake.layout) == ()
-
-
-def test_sweep_of_a_lake_that_is_not_there(lake):
-    assert sweep(lake.layout) == ()
+    assert sweep(lake.elsewhere("none").layout) == ()
 
 
 def test_rows_do_not_land_before_their_rejects(lake, rows):

@@ -23,7 +23,7 @@ def layout(tmp_path):
     return Layout(tmp_path)
 
 
-def test_what_is_no_event_is_a_reject_and_the_events_of_its_step_are_kept(layout, caplog):
+def test_what_is_no_event_is_a_reject_and_the_events_of_its_step_are_kept_odd_or_not(layout, caplog):
     bad = [poison(event(3, 8, "bad")) for poison in REJECTED.values()]
     lines = [one for number, line in enumerate(bad) for one in (line_of(event(3, 10 + number, f"a{number}")), line)]
     step = lake_of(layout).add([b"\n".join(lines) + b"\n"], NOW)
@@ -35,11 +35,9 @@ def test_what_is_no_event_is_a_reject_and_the_events_of_its_step_are_kept(layout
     # on every start
     assert lake_of(layout).begin(NOW, NOW) == step
 
-
-def test_what_is_odd_and_an_event_all_the_same_is_kept(layout):
-    lines = [odd(event(3, 8 + number, f"odd{number}")) for number, odd in enumerate(ODD.values())]
+    lines = [odd(event(4, 8 + number, f"odd{number}")) for number, odd in enumerate(ODD.values())]
     step = lake_of(layout).add([b"\n".join(lines) + b"\n"], NOW)
-    assert (step.row_count, step.reject_count, dict(step.offsets)) == (len(ODD), 0, {3: 8 + len(ODD)})
+    assert (step.row_count, step.reject_count, dict(step.offsets)) == (len(ODD), 0, {3: 10 + len(bad), 4: 8 + len(ODD)})
 
 
 def test_each_reject_has_its_reason(layout):

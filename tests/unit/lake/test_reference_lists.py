@@ -39,7 +39,7 @@ def test_project_with_unknown_fields(lake, rows):
     assert set(second.values()) == {"dewiki", None}
 
 
-def test_written_once(lake):
+def test_a_list_is_written_once_and_as_declared(lake):
     first = convert_list(named("codes"), b'[{"identifier":"wiki"}]', lake.layout)
     again = convert_list(named("codes"), b'[{"identifier":"wiki"}]', lake.layout)
     other = convert_list(named("codes"), b'[{"identifier":"wiki"},{"identifier":"wiktionary"}]', lake.layout)
@@ -47,6 +47,9 @@ def test_written_once(lake):
     assert first.path == again.path != other.path
     assert first.path == lake.layout.lake / "codes" / f"codes.{first.digest[:8]}.parquet"
     assert (first.row_count, again.row_count, other.row_count) == (1, 1, 2)
+    for dataset in datasets.LISTS:
+        made = convert_list(dataset, b"[]", lake.layout)
+        assert pq.read_schema(made.path).equals(dataset.table.schema)
 
 
 def test_a_damaged_file_is_written_again(lake):
@@ -58,12 +61,6 @@ def test_a_damaged_file_is_written_again(lake):
         path.write_bytes(wrong)
         assert convert_list(named("codes"), raw, lake.layout).converted
         assert path.read_bytes() == content
-
-
-def test_schema_is_as_declared(lake):
-    for dataset in datasets.LISTS:
-        made = convert_list(dataset, b"[]", lake.layout)
-        assert pq.read_schema(made.path).equals(dataset.table.schema)
 
 
 @pytest.mark.parametrize(

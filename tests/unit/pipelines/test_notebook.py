@@ -37,59 +37,40 @@ def service(connection):
         return connection.execute("SELECT value FROM about WHERE name = 'service'").fetchall()
 
 
-def test_the_folder_that_is_named(data, monkeypatch):
-    monkeypatch.setenv("WME_DATA", "/nowhere")
-    assert service(connect(data)) == service(connect(str(data))) == [("first",)]
-
-
-def test_what_is_learnt_of_lake_files_is_kept(data):
+def test_it_reads_only_shows_utc_and_keeps_what_it_learns_of_lake_files(data):
     with connect(data) as connection:
         assert connection.execute("SELECT current_setting('parquet_metadata_cache')").fetchall() == [(True,)]
+        assert connection.execute("SELECT current_setting('TimeZone')").fetchall() == [("UTC",)]
+        with pytest.raises(duckdb.Error, match="read-only"):
+            connection.execute("CREATE TABLE mine (a INTEGER)")
+        assert connection.sql("FROM articles").to_arrow_table().num_rows == 0
 
 
-def test_the_folder_of_the_environment(data, tmp_path, monkeypatch):
+def test_the_folder_is_that_of_the_call_of_the_environment_or_of_the_env_file(data, monkeypatch, tmp_path):
+    monkeypatch.setattr(notebook, "dotenv_values", lambda _path: {"WME_DATA": str(data), "WME_PASSWORD": None})
+    assert service(connect()) == [("first",)]
+    monkeypatch.setenv("WME_DATA", "/nowhere")
+    with pytest.raises(NotPublishedError, match="/nowhere/warehouse"):
+        connect()
+    assert service(connect(data)) == service(connect(str(data))) == [("first",)]
     monkeypatch.setenv("WME_DATA", str(data))
     # no other setting has to be right
     monkeypatch.setenv("WME_SANDBOX", "perhaps")
     assert service(connect()) == [("first",)]
 
 
-def test_the_folder_of_the_env_file(data, monkeypatch):
-    monkeypatch.setattr(notebook, "dotenv_values", lambda _path: {"WME_DATA": str(data), "WME_PASSWORD": None})
+def test_the_folder_data_of_the_project_or_nothing_is_published(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(types, "PROJECT", tmp_path)
     assert service(connect()) == [("first",)]
-    monkeypatch.setenv("WME_DATA", "/nowhere")
-    with pytest.raises(NotPublishedError, match="/nowhere/warehouse"):
-        connect()
-
-
-def lies_in(folder, monkeypatch):
-    """The project's folder is another one: for its `.env`, and for relative folders."""
-    monkeypatch.setattr(types, "PROJECT", folder)
-
-
-def test_the_folder_data_of_the_project(data, tmp_path, monkeypatch):
-    lies_in(tmp_path, monkeypatch)
-    assert service(connect()) == [("first",)]
-
-
-def test_nothing_published(data, tmp_path, monkeypatch):
     empty = tmp_path / "elsewhere"
     empty.mkdir()
-    lies_in(empty, monkeypatch)
+    monkeypatch.setattr(types, "PROJECT", empty)
     with pytest.raises(NotPublishedError) as told:
         connect()
     assert str(empty / "data" / "warehouse.duckdb") in str(told.value)
     assert "WME_DATA" in str(told.value)
     assert "`wme run`" in str(told.value)
     assert list(empty.iterdir()) == []
-
-
-def test_it_reads_only_and_shows_utc(data):
-    with connect(data) as connection:
-        assert connection.execute("SELECT current_setting('TimeZone')").fetchall() == [("UTC",)]
-        with pytest.raises(duckdb.Error, match="read-only"):
-            connection.execute("CREATE TABLE mine (a INTEGER)")
-        assert connection.sql("FROM articles").to_arrow_table().num_rows == 0
 
 
 def test_it_locks_nobody_out_and_each_call_sees_the_newest(data):

@@ -27,7 +27,7 @@ def folder(tmp_path_factory):
     return made
 
 
-def test_lines_of_hours_and_of_snapshots_are_counted(folder):
+def test_lines_are_counted_and_shown_with_the_newest_hour_first(folder):
     hours = [(ARTICLE_CHANGES, folder.lake.hour(number)) for number in range(3)]
     counts = [
         rebuild.count(folder.warehouse, parts)
@@ -41,8 +41,6 @@ def test_lines_of_hours_and_of_snapshots_are_counted(folder):
     ]
     assert counts == [9, 1, 3, 4, 0]
 
-
-def test_the_newest_hour_comes_first_and_then_the_order_of_the_archive(folder):
     of_hours = Selection(project="enwiki", reason="JSON")
     shown = [(row[0], row[3]) for row in rebuild.places(folder.warehouse, of_hours, 100).rows if "chunk" not in row[1]]
     hours = [folder.lake.hour(number) for number in range(3)]
@@ -52,8 +50,6 @@ def test_the_newest_hour_comes_first_and_then_the_order_of_the_archive(folder):
     assert [line["raw"] for line in lines] == GOOD[1:4]
     assert [line["bytes"] for line in rebuild.lines(folder.warehouse, Selection(hour=START), limit=1)] == [len(GOOD[0])]
 
-
-def test_lines_are_counted_by_reason_with_the_first_of_them(folder):
     (row,) = rebuild.by_reason(folder.warehouse, Selection(project="frwiki")).rows
     assert row[:3] == (3, "not JSON", folder.lake.hour(1))
     assert row[4] == FRENCH[0][:80]

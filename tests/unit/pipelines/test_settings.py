@@ -33,7 +33,7 @@ REFUSED = {
 }
 
 
-def test_with_nothing_set_the_sandbox_and_its_projects_are_used():
+def test_with_nothing_set_the_sandbox_is_used_and_without_an_account_the_service_if_projects_are_named():
     settings = read({})
     assert settings.sandbox
     assert settings.projects == ("enwiki", "frwiki", "simplewiki")
@@ -41,23 +41,24 @@ def test_with_nothing_set_the_sandbox_and_its_projects_are_used():
     assert settings.bodies == ("html", "wikitext")
     assert settings.data == PROJECT / "data" == Path(__file__).parents[3] / "data"
     assert settings.dagster_home == PROJECT / "data" / "dagster"
+    settings = read({"WME_ANONYMOUS": "1", "WME_PROJECTS": "enwiki"})
+    assert settings.anonymous
+    assert not settings.sandbox
 
 
-def test_an_account_switches_the_sandbox_off_and_is_lower_cased():
+def test_an_account_switches_the_sandbox_off_unless_it_is_forced_and_its_password_shows_nowhere():
     settings = read(ACCOUNT)
     assert not settings.sandbox
     assert settings.username == "ada"
     assert settings.password is not None
     assert settings.password.get_secret_value() == "not-to-be-seen"
     assert settings.base_url == "https://api.enterprise.wikimedia.com"
-
-
-def test_the_password_shows_nowhere():
-    settings = read(ACCOUNT)
     assert "not-to-be-seen" not in f"{settings!r} {settings} {settings.model_dump()} {settings.model_dump_json()}"
+    assert read(ACCOUNT | {"WME_SANDBOX": "1"}).sandbox
+    assert read({"WME_SANDBOX": "0", **ACCOUNT, "WME_BASE_URL": "http://127.0.0.1:1/"}).base_url == "http://127.0.0.1:1"
 
 
-def test_lists_are_split_and_repeats_dropped():
+def test_lists_are_split_and_times_to_publish_are_read():
     settings = read(
         ACCOUNT | {"WME_PROJECTS": " enwiki, frwiki ,enwiki,", "WME_NAMESPACES": "0,10", "WME_BODIES": "html"}
     )
@@ -65,10 +66,9 @@ def test_lists_are_split_and_repeats_dropped():
     assert settings.namespaces == (0, 10)
     assert settings.bodies == ("html",)
     assert read(ACCOUNT | {"WME_BODIES": "none"}).bodies == ()
-
-
-def test_a_url_loses_its_last_slash():
-    assert read({"WME_SANDBOX": "0", **ACCOUNT, "WME_BASE_URL": "http://127.0.0.1:1/"}).base_url == "http://127.0.0.1:1"
+    assert read({}).publish_every == read({"WME_PUBLISH": "run"}).publish_every == timedelta(0)
+    assert read({"WME_PUBLISH": "90"}).publish_every == timedelta(minutes=90)
+    assert read({"WME_PUBLISH": "off"}).publish_every is None
 
 
 @pytest.mark.parametrize(
@@ -81,22 +81,6 @@ def test_open_connections_stay_on_this_machine_unless_they_are_allowed(url):
     assert read(ACCOUNT | remote | {"WME_ALLOW_HTTP": "1"}).base_url == "http://api.example.org"
     # the sandbox takes their place
     assert read(ACCOUNT | remote | {"WME_SANDBOX": "1"}).sandbox
-
-
-def test_anonymous_needs_projects_and_no_account():
-    settings = read({"WME_ANONYMOUS": "1", "WME_PROJECTS": "enwiki"})
-    assert settings.anonymous
-    assert not settings.sandbox
-
-
-def test_the_sandbox_can_be_forced_with_an_account():
-    assert read(ACCOUNT | {"WME_SANDBOX": "1"}).sandbox
-
-
-def test_how_often_to_publish():
-    assert read({}).publish_every == read({"WME_PUBLISH": "run"}).publish_every == timedelta(0)
-    assert read({"WME_PUBLISH": "90"}).publish_every == timedelta(minutes=90)
-    assert read({"WME_PUBLISH": "off"}).publish_every is None
 
 
 @pytest.mark.parametrize(

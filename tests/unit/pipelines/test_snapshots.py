@@ -31,6 +31,7 @@ def planned(project="enwiki", *, left=None, free=100 * GB, size=GB, form="whole"
 
 
 def test_units_are_counted_by_their_counter_and_bytes_together():
+    assert "has 0 left" in plan_json((planned(left=0),))["obstacle"]
     told = plan_json((planned(), planned("frwiki", form="chunks"), planned("dewiki", free=50 * GB)))
     assert len(told.pop("snapshots")) == 3
     assert told == {
@@ -52,29 +53,21 @@ def test_what_fits_alone_may_not_fit_together(limits, kind):
     assert plan_json(plans)["obstacle"] == caught.value.message
 
 
-def test_what_does_not_fit_alone_is_an_obstacle():
-    assert "has 0 left" in plan_json((planned(left=0),))["obstacle"]
-
-
-def fetched(*downloads):
-    return planned(), downloads
-
-
 def download(size, resumed=0, *, new=True):
     return Download(Path("/x"), "enwiki_namespace_0", "f" * 32, size, resumed, fetched=new, unit_count=int(new))
 
 
 def test_bytes_that_were_there_are_not_told_as_fetched():
-    made = fetched_json(*fetched(download(100), download(50, 20), download(1000, new=False)))
+    made = fetched_json(planned(), (download(100), download(50, 20), download(1000, new=False)))
     figures = {"fetched_file_count": 2, "fetched_bytes": 130, "size_bytes": 1150, "used_unit_count": 2}
     assert figures.items() <= made.items()
 
 
 def test_a_report_names_what_failed_and_what_was_not_begun():
     error = errors.QuotaExceeded("None is left.")
-    assert Report((fetched(download(1)),), (), ()).sentence() == ""
+    assert Report(((planned(), (download(1),)),), (), ()).sentence() == ""
     assert Report((), (("enwiki_namespace_0", error),), ()).sentence() == "None is left."
-    told = Report((fetched(download(1)),), (("frwiki_namespace_0", error),), ("dewiki_namespace_0",)).sentence()
+    told = Report(((planned(), (download(1),)),), (("frwiki_namespace_0", error),), ("dewiki_namespace_0",)).sentence()
     assert told == (
         "1 of 3 snapshots failed.\n- frwiki_namespace_0: None is left.\nDownloads that were not started: "
         "dewiki_namespace_0."

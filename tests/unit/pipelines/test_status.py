@@ -24,7 +24,7 @@ from tests.unit.pipelines.conftest import Mirror
 from tests.unit.warehouse.conftest import START
 
 
-def test_a_mirror_that_is_up_to_date_needs_nothing(whole):
+def test_a_mirror_that_is_up_to_date_needs_nothing_and_as_many_hours_are_looked_at_as_were_asked_for(whole):
     status = whole.status(4, hours=5, min_free_gb=0)
     assert status.troubles == []
     assert [len(place.cells) for place in status.places] == [5]
@@ -32,6 +32,9 @@ def test_a_mirror_that_is_up_to_date_needs_nothing(whole):
     assert (facts["articles"], facts["changes"], facts["rejects"]) == ("1", "5", "0")
     assert status.coverage[0][:3] == ("enwiki", 0, 5)
     assert status.coverage[0][-1] == whole.lake.hour(4)
+    cells = whole.status(4, hours=2, min_free_gb=0).places[0].cells
+    assert [cell.batch_hour for cell in cells] == [whole.lake.hour(3), whole.lake.hour(4)]
+    assert re.fullmatch(r"threads: \d+ workers? within 700 MiB", dict(whole.status(4, memory_mb=700).facts)["engine"])
 
 
 def test_all_is_said_of_one_publication(whole, monkeypatch):
@@ -41,11 +44,6 @@ def test_all_is_said_of_one_publication(whole, monkeypatch):
     )
     assert whole.status(4, hours=5, min_free_gb=0).troubles == []
     assert len(opened) == 1
-
-
-def test_as_many_hours_are_looked_at_as_were_asked_for(whole):
-    cells = whole.status(4, hours=2, min_free_gb=0).places[0].cells
-    assert [cell.batch_hour for cell in cells] == [whole.lake.hour(3), whole.lake.hour(4)]
 
 
 @pytest.mark.parametrize(("late", "told"), [(3, None), (4, 4), (90, 90)])
@@ -144,10 +142,6 @@ def test_the_command_that_closes_gaps_names_hours_of_mirrored_projects(mirror):
     troubles = mirror.status(3, projects=("dewiki",), min_free_gb=0).troubles
     assert troubles[0].startswith("dewiki namespace 0: no hour")
     assert not any("wme run --from" in text for text in troubles)
-
-
-def test_engine_is_shown_with_its_workers_and_memory(whole):
-    assert re.fullmatch(r"threads: \d+ workers? within 700 MiB", dict(whole.status(4, memory_mb=700).facts)["engine"])
 
 
 def test_scheduler_that_does_not_answer_needs_attention_and_hides_nothing(whole, monkeypatch):

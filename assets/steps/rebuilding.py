@@ -23,14 +23,14 @@ from assets.steps import snapshot as snapshot_sets
 from assets.steps.converting import NotArchivedError, attempts
 from assets.steps.snapshot import ArchivedSnapshot
 from resources import datasets, files
-from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
+from resources.adapters import ConfiguredLake, EngineResource, EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import LOOKUPS, Dataset, Family, named
 from resources.datasets.paths import hour_folder, hour_folders
 from resources.engine import Engine, Outcome
 from resources.enterprise import read_listing
 from resources.errors import MirrorError, ends_run
 from resources.formatting import counted, hour_text, listed
-from resources.lake import Archive, ConvertedFile, Converter, Layout, convert_list, journal
+from resources.lake import ConvertedFile, Converter, Layout, convert_list, journal
 from resources.remote import RemoteWorkers
 from resources.warehouse import KEEP_REPLACED, FaultyFile, Warehouse
 from resources.warehouse import Part as LoadedPart
@@ -41,15 +41,104 @@ Only = Mapping[Part, AbstractSet[tuple[str, int]]]
 
 _log = logging.getLogger(__name__)
 
+#: Maximum number of hours and snapshot versions that one run repairs, so that a publication never waits for a month of
+#: repairs. The next run continues.
+MOST = 48
+_SHOWN = 5
+
 
 @dataclass
 class Rebuilt:
-    """Numbers of created lake files, loaded hours and loaded snapshot versions, and a message for each failure."""
+    """Counts of a rebuild or a repair, with a message for each failed load.
+
+    `replaced` contains the lake files that a repair replaced. `waiting` counts loads that a repair postponed because of
+    its limit or insufficient disk space.
+    """
 
     file_count: int = 0
     hour_count: int = 0
     snapshot_count: int = 0
+    load_count: int = 0
     failures: list[str] = field(default_factory=list)
+    replaced: list[FaultyFile] = field(default_factory=list)
+    waiting: int = 0
+
+
+@dataclass(frozen=True)
+class Loads:
+    """Converts archives and loads them. With `repairs`, lake files are verified, and loaded rows are replaced."""
+
+    lake: ConfiguredLake
+    store: Warehouse
+    converter: Converter | RemoteWorkers
+    engine: Engine
+    repairs: bool = False
+    done: Rebuilt = field(default_factory=Rebuilt)
+
+    def attempt(self, name: str, load: Callable[..., object], *part: Any) -> bool:
+        """Return True if the load succeeds, or record its error. Raises errors that would stop all other loads."""
+        try:
+            load(*part)
+        except (MirrorError, OSError) as error:
+            if ends_run(error):
+                raise
+            self.done.failures.append(f"{name}: {sentence(error)}")
+            return False
+        self.done.load_count += 1
+        return True
+
+    def load_list(self, dataset: Dataset) -> None:
+        raw = files.read(self.lake.layout.list_archive(dataset))
+        self.store.load_list(dataset, convert_list(dataset, raw, self.lake.layout).path)
+
+    def load_snapshot(self, archived: ArchivedSnapshot) -> None:
+        made = [one.unwrap() for one in self._convert(archived.identifier, archived.archives, archived.dataset)]
+        changed = snapshot_sets.load_snapshot(archived, made, self.store, reload=self.repairs).changed
+        self.done.snapshot_count += changed
+
+    def load_hour(self, dataset: Dataset, hour: datetime, places: Sequence[tuple[str, int]]) -> None:
+        archived = batches.archived_hour(hour, self.lake.layout, places, dataset)
+        if self.repairs and (absent := archived.plan.absent):
+            raise NotArchivedError(
+                "The hour's archived listing does not contain "
+                f"{', '.join(f'{name} {number}' for name, number in absent)}, so there is nothing to convert. "
+                "Nothing was changed. Restore the file from a backup."
+            )
+        outcomes = self._convert(hour_text(hour), archived.archives, dataset)
+        if self.repairs:  # a repair replaces the rows of all files or of none
+            for outcome in outcomes:
+                outcome.unwrap()
+        archived, made = archived.converted(outcomes)
+        self.done.hour_count += batches.load_hour(archived, made, self.store, reload=self.repairs).changed
+        archived.check()
+
+    def load_again(self, parts: Sequence[LoadedPart]) -> None:
+        """Repeat the load of an hour, a snapshot version or lookups."""
+        dataset, first = named(parts[0].table_name), parts[0]
+        if first.batch_hour is not None:
+            self.load_hour(dataset, first.batch_hour, sorted({(part.project_id, part.namespace_id) for part in parts}))
+        elif first.snapshot_id is not None:
+            version = first.snapshot_version
+            self.load_snapshot(snapshot_sets.archived_snapshot(first.snapshot_id, self.lake.layout, dataset, version))
+        else:
+            wanted = {(part.project_id, part.namespace_id, part.source_at) for part in parts}
+            known = journal.archives(self.lake.layout)
+            archives = [one for one in known if (one.project_id, one.namespace_id, one.source_at) in wanted]
+            if len(archives) < len(wanted):
+                raise NotArchivedError(
+                    "The archived lookup responses are missing, so there is nothing to convert. Nothing was changed. "
+                    "Restore the file from a backup."
+                )
+            made = [one.unwrap() for one in self._convert("the lookups", archives, dataset)]
+            self.store.load_lookups(made, reload=True)
+
+    def _convert(self, name: str, archives: Sequence[Any], dataset: Dataset) -> list[Outcome[Any, ConvertedFile]]:
+        bodies, converter, engine = self.lake.bodies_of(dataset), self.converter, self.engine
+        made = attempts(
+            name, archives, self.lake.layout, bodies=bodies, converter=converter, engine=engine, again=self.repairs
+        )
+        self.done.file_count += sum(one.result is not None and one.result.converted for one in made)
+        return made
 
 
 def complete(
@@ -103,58 +192,34 @@ def load_archived(
     to load, with their projects and namespaces. The hours in `skip` are not loaded. One failure does not stop other
     loads. Raises MirrorError if the error would stop all other loads as well, for example because the disk is full.
     """
-    store, layout, done = warehouse.warehouse, lake.layout, Rebuilt()
-    workers: Engine = engine.engine(lambda _: None)
-
-    def convert(name: str, archives: Sequence[Any], dataset: Dataset) -> list[Outcome[Any, ConvertedFile]]:
-        bodies = lake.bodies_of(dataset)
-        made = attempts(name, archives, layout, bodies=bodies, converter=converter, engine=workers)
-        done.file_count += sum(one.result is not None and one.result.converted for one in made)
-        return made
-
-    def load_list(dataset: Dataset) -> None:
-        store.load_list(dataset, convert_list(dataset, files.read(layout.list_archive(dataset)), layout).path)
-
-    def load_snapshot(dataset: Dataset, archived: ArchivedSnapshot) -> None:
-        made = [one.unwrap() for one in convert(archived.identifier, archived.archives, dataset)]
-        done.snapshot_count += snapshot_sets.load_snapshot(archived, made, store).changed
+    layout, store = lake.layout, warehouse.warehouse
 
     def load_hour(dataset: Dataset, hour: datetime) -> None:
         scope = _scope(dataset, hour, layout, enterprise) if only is None else sorted(only[dataset, hour])
-        archived = batches.archived_hour(hour, layout, scope, dataset)
-        archived, made = archived.converted(convert(hour_text(hour), archived.archives, dataset))
-        done.hour_count += batches.load_hour(archived, made, store).changed
-        archived.check()
-
-    def attempt(name: str, load: Callable[..., object], *part: Any) -> None:
-        try:
-            load(*part)
-        except (MirrorError, OSError) as error:
-            if ends_run(error):
-                raise
-            done.failures.append(f"{name}: {sentence(error)}")
+        loads.load_hour(dataset, hour, scope)
 
     with engine.converter(lake) as converter:
+        loads = Loads(lake, store, converter, engine.engine(lambda _: None))
         for dataset in datasets.datasets(Family.LIST) if only is None else ():
             if layout.list_archive(dataset).exists():
-                attempt(dataset.name, load_list, dataset)
+                loads.attempt(dataset.name, loads.load_list, dataset)
         for dataset in datasets.datasets(Family.SNAPSHOT):
             for folder in sorted((layout.archive / dataset.archive).glob("*/")):
                 if only is None or (dataset, folder.name) in only:
                     for archived in kept_versions(layout, dataset, folder.name):
-                        attempt(archived.identifier, load_snapshot, dataset, archived)
+                        loads.attempt(archived.identifier, loads.load_snapshot, archived)
         for dataset in datasets.datasets(Family.HOURLY):
             for hour, _ in hour_folders(layout.archive / dataset.archive):
                 is_wanted = (only is None or (dataset, hour) in only) and (dataset, hour) not in skip
                 # an hour without a listing was not downloaded completely, so the next run fetches the hour
                 if is_wanted and layout.batch_list(dataset, hour).exists():
-                    attempt(f"{dataset.name} {hour_text(hour)} UTC", load_hour, dataset, hour)
+                    loads.attempt(f"{dataset.name} {hour_text(hour)} UTC", load_hour, dataset, hour)
         if only is None:
             with lookup.alone(layout):
-                lookup.load(layout, store, converter, workers, lake.bodies_of(LOOKUPS))
+                lookup.load(layout, store, converter, loads.engine, lake.bodies_of(LOOKUPS))
     # only the stream has these changes
-    attempt("visibility changes", store.keep_visibility_changes)
-    return done
+    loads.attempt("visibility changes", store.keep_visibility_changes)
+    return loads.done
 
 
 def kept_versions(layout: Layout, dataset: Dataset, identifier: str) -> list[ArchivedSnapshot]:
@@ -175,99 +240,6 @@ def _scope(dataset: Dataset, hour: datetime, layout: Layout, enterprise: Enterpr
         if layout.batch_archive(dataset, hour, record.identifier, record.version).exists()
     ]
     return [*archived, *(place for place in enterprise.settings.scope_of(dataset) if place not in named)]
-
-
-#: Maximum number of hours and snapshot versions that one run repairs, so that a publication never waits for a month of
-#: repairs. The next run continues.
-MOST = 48
-_SHOWN = 5
-
-
-@dataclass
-class Repaired:
-    """Outcome of a repair: replaced files, a message for each failure, and the numbers of postponed and finished loads.
-
-    A load is postponed because of the limit or insufficient disk space.
-    """
-
-    replaced: list[FaultyFile] = field(default_factory=list)
-    failed: list[str] = field(default_factory=list)
-    waiting: int = 0
-    load_count: int = 0
-
-
-@dataclass(frozen=True)
-class Repair:
-    layout: Layout
-    store: Warehouse
-    converter: Converter | RemoteWorkers
-    engine: Engine
-    bodies_of: Callable[[Dataset], frozenset[str]]
-    min_free_bytes: int = 0
-
-    def run(self, faulty: Sequence[FaultyFile], most: int | None = MOST) -> Repaired:
-        """Repair files, newest hours first. `most` is the maximum number of hours and snapshots, or None for no limit.
-
-        Raises MirrorError if the error would stop all other repairs as well.
-        """
-        done, loaded = Repaired(), set[LoadedPart]()
-        units = list(_units(faulty))
-        for number, parts in enumerate(units):
-            is_short = shutil.disk_usage(self.layout.root).free < self.min_free_bytes
-            if is_short or (most is not None and number >= most):
-                done.waiting = len(units) - number
-                break
-            try:
-                self._load(parts)
-                done.load_count += 1
-                loaded.update(parts)
-            except (MirrorError, OSError) as error:
-                if ends_run(error):
-                    raise
-                done.failed.append(f"{_name(parts[0])}: {sentence(error)}")
-        done.replaced = [file for file in faulty if file.parts and loaded.issuperset(file.parts)]
-        for file in done.replaced:
-            _log.warning("The lake file %s. The file was replaced from the archive.", file)
-        return done
-
-    def _load(self, parts: Sequence[LoadedPart]) -> None:
-        """Convert the archives of missing and damaged files, then load the parts of one load."""
-        dataset, first = named(parts[0].table_name), parts[0]
-        if dataset.family is Family.SNAPSHOT:
-            assert first.snapshot_id is not None
-            archived = snapshot_sets.archived_snapshot(first.snapshot_id, self.layout, dataset, first.snapshot_version)
-            made = self._converted(archived.identifier, archived.archives, dataset)
-            snapshot_sets.load_snapshot(archived, made, self.store, reload=True)
-        elif dataset.family is Family.HOURLY:
-            assert first.batch_hour is not None
-            places = sorted({(part.project_id, part.namespace_id) for part in parts})
-            hour = batches.archived_hour(first.batch_hour, self.layout, places, dataset)
-            if absent := hour.plan.absent:
-                raise NotArchivedError(
-                    "The hour's archived listing does not contain "
-                    f"{', '.join(f'{name} {number}' for name, number in absent)}, so there is nothing to convert. "
-                    "Nothing was changed. Restore the file from a backup."
-                )
-            made = self._converted(hour_text(first.batch_hour), hour.archives, dataset)
-            batches.load_hour(hour, made, self.store, reload=True)
-        else:
-            wanted = {(part.project_id, part.namespace_id, part.source_at) for part in parts}
-            known = journal.archives(self.layout)
-            archives = [one for one in known if (one.project_id, one.namespace_id, one.source_at) in wanted]
-            if len(archives) < len(wanted):
-                raise NotArchivedError(
-                    "The archived lookup responses are missing, so there is nothing to convert. Nothing was changed. "
-                    "Restore the file from a backup."
-                )
-            made = self._converted("the lookups", archives, dataset)
-            self.store.load_lookups(made, reload=True)
-
-    def _converted(self, name: str, archives: Sequence[Archive], dataset: Dataset) -> list[ConvertedFile]:
-        bodies = self.bodies_of(dataset)
-        outcomes = attempts(
-            name, archives, self.layout, bodies=bodies, converter=self.converter, engine=self.engine, again=True
-        )
-        return [outcome.unwrap() for outcome in outcomes]
 
 
 def _units(faulty: Sequence[FaultyFile]) -> Iterator[list[LoadedPart]]:
@@ -296,21 +268,37 @@ def repaired(
     engine: EngineResource,
     say: Callable[[str], None],
     most: int | None = MOST,
-) -> Repaired:
-    """Repair missing or damaged lake files in the build file's ledger (see `Repair.run`)."""
-    store = warehouse.warehouse
+) -> Rebuilt:
+    """Repair missing or damaged lake files in the build file's ledger, newest hours first.
+
+    `most` is the maximum number of hours and snapshots, or None for no limit. Raises MirrorError if the error would
+    stop all other repairs as well.
+    """
+    store, layout, loaded = warehouse.warehouse, lake.layout, set[LoadedPart]()
     faulty = store.faulty_lake_files()
+    units = list(_units(faulty))
     with engine.converter(lake, is_local=True) as converter:
-        floor = int(lake.settings.min_free_gb * 1e9)
-        return Repair(lake.layout, store, converter, engine.engine(say), lake.bodies_of, floor).run(faulty, most)
+        loads = Loads(lake, store, converter, engine.engine(say), repairs=True)
+        for number, parts in enumerate(units):
+            is_short = shutil.disk_usage(layout.root).free < lake.settings.min_free_gb * 1e9
+            if is_short or (most is not None and number >= most):
+                loads.done.waiting = len(units) - number
+                break
+            if loads.attempt(_name(parts[0]), loads.load_again, parts):
+                loaded.update(parts)
+    done = loads.done
+    done.replaced = [file for file in faulty if file.parts and loaded.issuperset(file.parts)]
+    for file in done.replaced:
+        _log.warning("The lake file %s. The file was replaced from the archive.", file)
+    return done
 
 
-def format_repaired(done: Repaired) -> str:
+def format_repaired(done: Rebuilt) -> str:
     some = []
     if done.replaced:
         some.append(f"Restored from the archive: {listed([file.lake_path for file in done.replaced], _SHOWN)}.")
     if done.waiting:
         some.append(f"Postponed repairs: {done.waiting}. The next run continues if enough disk space is free.")
-    if done.failed:
-        some.append(f"{counted(len(done.failed), 'load')} could not be restored: {' '.join(done.failed[:_SHOWN])}")
+    if done.failures:
+        some.append(f"{counted(len(done.failures), 'load')} could not be restored: {' '.join(done.failures[:_SHOWN])}")
     return " ".join(some)

@@ -22,14 +22,14 @@ from dagster._core.storage.tags import (
 from pydantic import SecretStr
 
 from assets.layers import EARLIEST, HOUR, hour_of, key_of
-from assets.steps.rebuilding import Repair, Repaired
+from assets.steps.rebuilding import Rebuilt, repaired
 from pipelines.definitions import build_defs
 from resources import connection
 from resources.adapters import ConfiguredEngine, ConfiguredEnterprise, ConfiguredLake, ConfiguredWarehouse
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.engine import Engine, line_reporter
 from resources.enterprise import EnterpriseClient, RetryPolicy
-from resources.lake import Converter, Layout
+from resources.lake import Layout
 from resources.settings import Settings as PipelineSettings
 from resources.warehouse import Warehouse
 from tests.builds import OpenWarehouse, close_all, lay, looking
@@ -266,11 +266,10 @@ class Mirror:
         """The Parquet files of a table."""
         return sorted((self.layout.lake / table).rglob("*.parquet"))
 
-    def repair(self) -> Repaired:
+    def repair(self) -> Rebuilt:
         """Make lake files that are gone or damaged again from the archive."""
-        with Converter(workers=1, memory_bytes=400 << 20) as converter:
-            made = Repair(self.layout, self.warehouse, converter, Engine(), lambda dataset: dataset.table.bodies)
-            return made.run(self.warehouse.faulty_lake_files())
+        own = self.resources()
+        return repaired(own["lake"], own["warehouse"], ConfiguredEngine(self.settings), lambda _: None)
 
     def unfinished(self) -> list[str]:
         """Temporary files anywhere in the data folder, as relative paths."""

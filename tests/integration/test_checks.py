@@ -157,7 +157,7 @@ def test_damaged_files_of_snapshots_are_named_and_come_back(mirror):
     for name in good:
         assert f"{name} has 100 bytes, but the ledger says " in told.description
     done = mirror.repair()
-    assert ({file.lake_path for file in done.replaced}, done.failed) == (good.keys(), [])
+    assert ({file.lake_path for file in done.replaced}, done.failures) == (good.keys(), [])
     assert {name: (mirror.layout.lake / name).read_bytes() for name in good} == good
     assert ask(mirror, published.KEY)[published.KEY, "lake_files_whole"].passed
     mirror.warehouse.apply_changes()

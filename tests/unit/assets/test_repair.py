@@ -10,7 +10,7 @@ import pytest
 from assets.published import published_warehouse
 from assets.steps.compaction import compact_lake
 from assets.steps.hour import load_hour
-from assets.steps.rebuilding import Repair, format_repaired
+from assets.steps.rebuilding import format_repaired, repaired
 from resources import storage
 from resources.adapters import ConfiguredEngine
 from resources.datasets import ARTICLE_CHANGES
@@ -39,8 +39,9 @@ def converted(bench):
 
 
 def repair(bench, most=48):
-    made = Repair(bench.layout, bench.warehouse, bench.converter, bench.engine, lambda dataset: dataset.table.bodies)
-    return made.run(bench.warehouse.faulty_lake_files(), most)
+    own = bench.resources()
+    engine = ConfiguredEngine(Settings(threads=1))
+    return repaired(own["lake"], own["warehouse"], engine, lambda _: None, most)
 
 
 def published(bench):
@@ -84,7 +85,7 @@ def test_whatever_lies_in_their_place_is_replaced(bench, loaded):
     (loaded["frwiki"] / "mine").touch()
     os.mkfifo(loaded["itwiki"])
     done = repair(bench)
-    assert (done.load_count, done.failed) == (1, [])
+    assert (done.load_count, done.failures) == (1, [])
     assert {bench.layout.lake / file.lake_path for file in done.replaced} == set(content)
     assert {path: path.read_bytes() for path in content} == content
     bench.warehouse.publish()
@@ -113,7 +114,7 @@ def test_without_its_archive_the_file_stays_and_the_message_says_what_is_lost(be
     # a damaged archive: the conversion fails, and what was there is there again
     archive.write_bytes(b"no archive")
     done = repair(bench)
-    assert (done.load_count, len(done.failed), done.replaced) == (0, 1, [])
+    assert (done.load_count, len(done.failures), done.replaced) == (0, 1, [])
     assert path.read_bytes() == b"short"
     kept.rename(archive)
     assert repair(bench).load_count == 1
@@ -131,7 +132,7 @@ def test_a_compacted_file_comes_back_hour_by_hour_from_either_half(bench, loaded
         (faulty,) = bench.warehouse.faulty_lake_files()
         assert faulty.lake_path.endswith(f".{half}.parquet")
         assert {part.project_id for part in faulty.parts} == {project for project, _ in PLACES}
-        assert (repair(bench).failed, bench.warehouse.publish().faulty_lake_files) == ([], ())
+        assert (repair(bench).failures, bench.warehouse.publish().faulty_lake_files) == ([], ())
         assert published(bench) == before
         for one in path.parent.iterdir():
             one.unlink()
@@ -149,7 +150,7 @@ def test_a_compaction_names_the_damaged_file_which_then_comes_back(bench, loaded
         compact_lake(bench.layout, bench.warehouse, bench.engine, memory_bytes=1 << 24, threads=1)
     assert path.exists()
     before = published(bench)
-    assert (repair(bench).failed, bench.warehouse.publish().faulty_lake_files) == ([], ())
+    assert (repair(bench).failures, bench.warehouse.publish().faulty_lake_files) == ([], ())
     assert published(bench) == before
     compact_lake(bench.layout, bench.warehouse, bench.engine, memory_bytes=1 << 24, threads=1)
     assert bench.warehouse.publish().changed

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import duckdb
 import pytest
 
-from assets.steps.rebuilding import Repair
+from assets.steps.rebuilding import repaired
+from resources.adapters import ConfiguredEngine, ConfiguredLake
 from resources.datasets import SNAPSHOT_ARTICLES
 from resources.files import UnusableFileError
-from resources.lake import Layout
+from resources.settings import Settings
 from resources.storage import read_footer
 from resources.warehouse import LakeFileError, QueryError, named
 from resources.warehouse.read import ledger as faults_
@@ -143,9 +145,9 @@ def test_a_ledger_that_names_other_files_shows_none_of_them(lake, warehouse):
     assert found == {f"{name} is not the name of a lake file" for name in names}
     assert warehouse.sql("SELECT wikitext FROM article_bodies ORDER BY 1").rows == [("text 4",), ("text 5",)]
     # what repairs it leaves the files alone
-    layout = Layout(warehouse.data)
-    done = Repair(layout, warehouse, None, None, lambda _: frozenset()).run(warehouse.faulty_lake_files())
-    assert (done.replaced, len(done.failed)) == ([], len(names))
+    settings, own = Settings(data=warehouse.data), SimpleNamespace(warehouse=warehouse)
+    done = repaired(ConfiguredLake(settings), own, ConfiguredEngine(settings), lambda _: None)
+    assert (done.replaced, len(done.failures)) == ([], len(names))
     for file, name in zip(files, names, strict=False):
         assert (warehouse.data / "lake" / name).read_bytes() == file.path.read_bytes()
 

@@ -55,15 +55,8 @@ class Plan:
 class PartialHourError(MirrorError):
     """Some projects in an hour have damaged files or unusable records. The other projects were loaded."""
 
-    retryable = True
-
-    def __init__(self, *words: str, reasons: Mapping[Place, str] | None = None) -> None:
-        super().__init__(*words)
-        self.reasons = dict(reasons or {})
-
-    @classmethod
-    def of(cls, odd: Mapping[Place, str], damaged: Mapping[Place, Exception]) -> PartialHourError:
-        """Create the error for an hour. The message omits the hour, so that identical failures can be grouped."""
+    def __init__(self, odd: Mapping[Place, str], damaged: Mapping[Place, Exception]) -> None:
+        # the message omits the hour, so that identical failures can be grouped
         names = listed([f"{project} namespace {namespace}" for project, namespace in (*odd, *damaged)], 3)
         words = [f"Nothing was loaded for {names}. The hour's other projects are loaded."]
         if odd:
@@ -74,11 +67,10 @@ class PartialHourError(MirrorError):
             )
         shown = [f"{project} namespace {number}: {why!s}" for (project, number), why in damaged.items()]
         words += shown[:3] + ([f"And {len(shown) - 3:,} more."] if len(shown) > 3 else [])
-        reasons = {place: f"Its record in the batch listing cannot be used ({why})." for place, why in odd.items()}
-        error = cls(" ".join(words), reasons=reasons | {place: str(why) for place, why in damaged.items()})
-        if not odd and not any(map(retryable, damaged.values())):
-            error.retryable = False  # type: ignore[misc]  # class attribute
-        return error
+        super().__init__(" ".join(words))
+        self.retryable = bool(odd) or any(map(retryable, damaged.values()))  # type: ignore[misc]  # class attribute
+        self.reasons = {place: f"Its record in the batch listing cannot be used ({why})." for place, why in odd.items()}
+        self.reasons |= {place: str(why) for place, why in damaged.items()}
 
 
 @dataclass(frozen=True)
@@ -101,7 +93,7 @@ class ArchivedHour:
     def partial(self) -> PartialHourError | None:
         """Error for projects that could not be processed, or None if all projects succeeded."""
         odd = self.plan.odd
-        return PartialHourError.of(odd, self.damaged) if odd or self.damaged else None
+        return PartialHourError(odd, self.damaged) if odd or self.damaged else None
 
     def check(self) -> None:
         if (error := self.partial) is not None:
@@ -129,12 +121,8 @@ def check_alone(errors: Iterable[Exception], total: int) -> None:
             raise error
 
 
-def plan_hour(hour: datetime, client: EnterpriseClient, layout: Layout, scope: Scope, dataset: Dataset) -> Plan:
-    """Compare an hour's batch listing with the archive. Sends one request that uses no quota (see `Hours.listing`)."""
-    return _plan(client.hours.listing(hour, dataset), hour, layout, scope, dataset)
-
-
-def _plan(listing: Listing[Batch], hour: datetime, layout: Layout, scope: Scope, dataset: Dataset) -> Plan:
+def plan_hour(listing: Listing[Batch], hour: datetime, layout: Layout, scope: Scope, dataset: Dataset) -> Plan:
+    """Compare an hour's batch listing with the archive."""
     odd = listing.left_out(scope)
     sure = {place for place in scope if place not in odd}
     wanted = tuple(record for record in listing.records if (record.project_id, record.namespace_id) in sure)
@@ -225,7 +213,7 @@ def archived_hour(
             f"The hour {hour_text(hour)} UTC is not archived. Nothing was converted. Materialize "
             f"archive/{dataset.archive} for this hour first. The service retains each hour for two days."
         ) from error
-    plan = _plan(listing, hour, layout, scope, dataset)
+    plan = plan_hour(listing, hour, layout, scope, dataset)
     gone = {
         (record.project_id, record.namespace_id): NotArchivedError(
             f"The {record.identifier} file for {hour_text(hour)} UTC is not archived. The project was not mirrored at "

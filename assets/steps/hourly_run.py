@@ -91,7 +91,8 @@ class HourlyRun:
         with self.engine.task("list", len(hours), "hour") as advance:
             for hour in hours:
                 try:
-                    self.plans[hour] = plan_hour(hour, client, layout, self.scope, self.dataset)
+                    listing = client.hours.listing(hour, self.dataset)
+                    self.plans[hour] = plan_hour(listing, hour, layout, self.scope, self.dataset)
                 except errors.RetentionPassed as error:
                     if not layout.batch_list(self.dataset, hour).exists():
                         failed[hour] = error
@@ -253,13 +254,6 @@ def _lake_layer(key: dg.AssetKey, archived: ArchivedHour, conversions: Sequence[
     # download and conversion seconds by archive, without loading, which is one transaction for the complete hour
     seconds = {c.identifier: round(archived.seconds.get(c.identifier, 0.0) + c.seconds, 3) for c in conversions}
     metadata = lake_metadata_of(conversions) | {"seconds_by_archive": seconds}
-    drift = [
-        {"archive": c.identifier, "field": d.path, "count": d.count, "example": d.example}
-        for c in conversions
-        for d in c.drift
-    ]
-    if drift:
-        metadata["unknown_fields"] = markdown(drift, ("archive", "field", "count", "example"))
     return Layer(key, metadata, _digest(c.digest for c in conversions), is_new=any(c.converted for c in conversions))
 
 

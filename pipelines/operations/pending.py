@@ -112,7 +112,7 @@ def plans(
     """Plan the hours of every mirrored dataset and the given snapshots, without fetching anything."""
     layout = Layout(settings.data)
     hourly = [
-        batches.plan_hour(hour, client, layout, settings.scope_of(dataset), dataset)
+        batches.plan_hour(client.hours.listing(hour, dataset), hour, layout, settings.scope_of(dataset), dataset)
         for hour in hours
         for dataset in filter(settings.scope_of, datasets.datasets(Family.HOURLY))
     ]

@@ -9,7 +9,6 @@ from the newest `CHECKED_HOURS` hours. Checks that run without a materialization
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property
 from typing import Any
 
@@ -48,28 +47,29 @@ class State:
         return dg.AssetKey(["warehouse", self.table.name])
 
 
-def _of_articles(applied: Applied) -> dict[str, Any]:
-    return {
-        "dagster/row_count": applied.row_count,
-        "hours_applied": len(applied.hours),
-        "projects_renewed": ", ".join(applied.renewed_projects),
-        "pages_written": applied.written_count,
-        "pages_removed": applied.removed_count,
-    }
-
-
-def _of_entities(applied: Applied) -> dict[str, Any]:
-    return {
-        "dagster/row_count": applied.row_count,
-        "files_applied": applied.file_count,
-        "is_renewed": bool(applied.renewed_projects),
-        "entities_written": applied.written_count,
-    }
-
-
 STATES = (
-    State(ARTICLES, lambda warehouse: warehouse.apply_changes(), _of_articles, "page", also=(datasets.LOOKUPS,)),
-    State(ENTITIES, lambda warehouse: warehouse.apply_entity_changes(), _of_entities, "entity"),
+    State(
+        ARTICLES,
+        Warehouse.apply_changes,
+        lambda applied: {
+            "hours_applied": len(applied.hours),
+            "projects_renewed": ", ".join(applied.renewed_projects),
+            "pages_written": applied.written_count,
+            "pages_removed": applied.removed_count,
+        },
+        "page",
+        also=(datasets.LOOKUPS,),
+    ),
+    State(
+        ENTITIES,
+        Warehouse.apply_entity_changes,
+        lambda applied: {
+            "files_applied": applied.file_count,
+            "is_renewed": bool(applied.renewed_projects),
+            "entities_written": applied.written_count,
+        },
+        "entity",
+    ),
 )
 KEYS = tuple(state.key for state in STATES)
 
@@ -112,7 +112,8 @@ def current_state(state: State) -> dg.AssetsDefinition:
                         raise
                     applied = state.apply(store)
             context.log.info("%s", applied)
-            yield dg.MaterializeResult(metadata=state.metadata(applied) | {"seconds": round(applied.seconds, 3)})
+            common = {"dagster/row_count": applied.row_count, "seconds": round(applied.seconds, 3)}
+            yield dg.MaterializeResult(metadata=common | state.metadata(applied))
             turn = int(time.time() // 3600)
         if selected:
             # run all checks before yielding, so that the build file is closed while Dagster stores the results
@@ -162,20 +163,16 @@ def _repeated(made: _Audited) -> Found:
 def _deleted(made: _Audited) -> Found:
     found = made.overlooked[0]
     wrong = [
-        f"{one.project_id} {one.name} was deleted at {_text(one.known_at)} but is still present" for one in found.named
-    ]
-    return Found(wrong, found.looked_at, found.count)
-
-
-def _missed(made: _Audited) -> Found:
-    found = made.overlooked[1]
-    wrong = [
-        f"{one.project_id} {one.name} {'was deleted' if one.is_deleted else 'changed'} at {_text(one.known_at)}, "
-        + ("but has no row" if one.held_at is None else f"but its row is from {_text(one.held_at)}")
+        f"{one.project_id} {one.name} was deleted at {moment_text(one.known_at)} UTC but is still present"
         for one in found.named
     ]
     return Found(wrong, found.looked_at, found.count)
 
 
-def _text(moment: datetime) -> str:
-    return f"{moment_text(moment)} UTC"
+def _missed(made: _Audited) -> Found:
+    found, wrong = made.overlooked[1], []
+    for one in found.named:
+        what = "was deleted" if one.is_deleted else "changed"
+        held = "has no row" if one.held_at is None else f"its row is from {moment_text(one.held_at)} UTC"
+        wrong.append(f"{one.project_id} {one.name} {what} at {moment_text(one.known_at)} UTC, but {held}")
+    return Found(wrong, found.looked_at, found.count)

@@ -6,7 +6,6 @@ Dagster retries runs.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -33,20 +32,18 @@ PREVIEW = ("project_id", "name", "version_id", "event_at", "editor_name")
 PREVIEW_ROWS = 5
 
 
-@functools.lru_cache(maxsize=64)
-def column_schema(table: Table) -> dg.TableSchema:
-    """Convert a table declaration to Dagster's column schema, with types, descriptions and nullability."""
-    return dg.TableSchema(
-        columns=[
-            dg.TableColumn(
-                column.name,
-                _type(column.type),
-                description=f"{column.description} {_fields(column.type)}".strip(),
-                constraints=dg.TableColumnConstraints(nullable=not column.required),
-            )
-            for column in table
-        ]
-    )
+def lake_metadata(table: Table) -> dict[str, Any]:
+    """Return metadata with Dagster's schema for the columns of a table: types, descriptions and nullability."""
+    columns = [
+        dg.TableColumn(
+            column.name,
+            _type(column.type),
+            description=f"{column.description} {_fields(column.type)}".strip(),
+            constraints=dg.TableColumnConstraints(nullable=not column.required),
+        )
+        for column in table
+    ]
+    return {"dagster/column_schema": dg.TableSchema(columns=columns)}
 
 
 def _type(type_: pa.DataType) -> str:
@@ -62,10 +59,6 @@ def _fields(type_: pa.DataType) -> str:
     if not pa.types.is_struct(type_):
         return ""
     return "Fields: " + ", ".join(f"{field.name} ({_type(field.type)})" for field in type_) + "."
-
-
-def lake_metadata(table: Table) -> dict[str, Any]:
-    return {"dagster/column_schema": column_schema(table)}
 
 
 def table_metadata(table: Table) -> dict[str, Any]:

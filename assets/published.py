@@ -74,8 +74,7 @@ def published_warehouse() -> dg.AssetsDefinition:
             _note_failed(context, enterprise, store)
         if WHEN_DUE.items() <= context.run.tags.items() and not store.publish_is_due(every):
             context.log.info("Not published: %s", next_text(store.publication(), every))
-            metadata = {"changed": False} | _times(store, every) | _kept(context, lake, store)
-            return dg.MaterializeResult(metadata=sized(metadata))
+            return dg.MaterializeResult(metadata=sized({"changed": False, **_kept(context, lake, store, every)}))
         with as_failure():
             rebuilding.complete(lake, warehouse, engine, enterprise)
             published = store.publish(facts_of(store.data))
@@ -97,8 +96,9 @@ def published_warehouse() -> dg.AssetsDefinition:
             **repaired,
             "tables": markdown(_rows(store.sql(_TABLES)), ("table", "kind", "rows")),
             "newest_articles": markdown(_rows(store.sql(_NEWEST)), PREVIEW),
+            **_kept(context, lake, store, every),
         }
-        return dg.MaterializeResult(metadata=sized(metadata | _times(store, every) | _kept(context, lake, store)))
+        return dg.MaterializeResult(metadata=sized(metadata))
 
     return publish
 
@@ -126,9 +126,17 @@ def _note_failed(context: dg.AssetExecutionContext, enterprise: EnterpriseResour
             store.record_statuses(missing, dataset=dataset)
 
 
-def _kept(context: dg.AssetExecutionContext, lake: LakeResource, store: Warehouse) -> dict[str, Any]:
-    """Maintain the mirror once a day after a publication. Failures are logged and do not fail the run."""
-    metadata: dict[str, Any] = {}
+def _kept(
+    context: dg.AssetExecutionContext, lake: LakeResource, store: Warehouse, every: timedelta | None
+) -> dict[str, Any]:
+    """Maintain the mirror once a day after a publication. Failures are logged and do not fail the run.
+
+    Return metadata about this work, and the times of the last and the next publication.
+    """
+    last = store.publication()
+    metadata: dict[str, Any] = {"next_publication": next_text(last, every)}
+    if last is not None:
+        metadata["published_at"] = dg.MetadataValue.timestamp(last.published_at)
     try:
         if store.merge_row_groups():
             metadata["row_groups_merged"] = True
@@ -147,12 +155,6 @@ def _kept(context: dg.AssetExecutionContext, lake: LakeResource, store: Warehous
         "replaced_files": len(cleaning.waiting),
         "replaced_bytes": cleaning.waiting_bytes,
     }
-
-
-def _times(store: Warehouse, every: timedelta | None) -> dict[str, Any]:
-    last = store.publication()
-    told: dict[str, Any] = {} if last is None else {"published_at": dg.MetadataValue.timestamp(last.published_at)}
-    return {**told, "next_publication": next_text(last, every)}
 
 
 def _rows(answer: QueryResult) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ import tarfile
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol, cast
+from typing import cast
 
 from isal import isal_zlib
 
@@ -34,12 +34,6 @@ _EXTENDED = (*_PAX, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_L
 _FILES = tuple(kind for kind in tarfile.REGULAR_TYPES if kind != tarfile.GNUTYPE_SPARSE)
 # IsalError is an exception class, but its declared type is an instance
 _DAMAGED = (EOFError, OSError, zlib.error, cast("type[Exception]", isal_zlib.IsalError))
-
-
-class Failure(Protocol):
-    """Creates an error from a description of the damage, the member, and the offset in the member or the tar."""
-
-    def __call__(self, what: str, *, member: str | None, offset: int) -> Exception: ...
 
 
 @dataclass
@@ -78,10 +72,11 @@ class TarStream:
 
     Args:
         readinto: Function that decompresses into a buffer and returns the number of bytes, or 0 at the end.
-        failure: Function that creates errors.
+        failure: Function that creates an error from a description of the damage, and from the keyword arguments
+            `member` (a name or None) and `offset` (in the member or the tar).
     """
 
-    def __init__(self, readinto: Callable[[memoryview], int], failure: Failure) -> None:
+    def __init__(self, readinto: Callable[[memoryview], int], failure: Callable[..., Exception]) -> None:
         self.member: str | None = None
         self.position = 0
         self._member_start = 0

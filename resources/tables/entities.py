@@ -96,41 +96,6 @@ ENTITY_BODIES = Table(
     key=("project_id", "entity_id", "event_at", "source_at"),
 )
 _LANGUAGE_ID = required("language_id", TEXT, "Language code, for example en or zh-hant.")
-ENTITY_LABELS = Table(
-    "entity_labels",
-    "Labels of the current entities.",
-    (_ENTITY_ID, _LANGUAGE_ID, required("label", TEXT, "Label in this language.")),
-    key=("entity_id", "language_id"),
-)
-ENTITY_DESCRIPTIONS = Table(
-    "entity_descriptions",
-    "Descriptions of the current entities.",
-    (_ENTITY_ID, _LANGUAGE_ID, required("description", TEXT, "Description in this language.")),
-    key=("entity_id", "language_id"),
-)
-ENTITY_ALIASES = Table(
-    "entity_aliases",
-    "Aliases of the current entities, with one row per alias.",
-    (
-        _ENTITY_ID,
-        _LANGUAGE_ID,
-        required("position", INT, "Position among the aliases in this language, starting at 1."),
-        required("alias", TEXT, "Alias in this language."),
-    ),
-    key=("entity_id", "language_id", "position"),
-)
-ENTITY_SITELINKS = Table(
-    "entity_sitelinks",
-    "Sitelinks of the current items, which link to the items' pages in other projects.",
-    (
-        _ENTITY_ID,
-        required("project_id", TEXT, "Project (the wiki's database name), for example enwiki."),
-        Column("title", TEXT, "Title of the page."),
-        Column("badges", pa.list_(TEXT), "Items that represent badges of the page, for example featured article."),
-        Column("url", TEXT, "URL of the page."),
-    ),
-    key=("entity_id", "project_id"),
-)
 ENTITY_STATEMENTS = Table(
     "entity_statements",
     "Statements about the current entities, with one row per statement. Parts without a separate column are in "
@@ -183,21 +148,51 @@ ENTITY_STATEMENTS = Table(
     ),
     key=("entity_id", "property_id", "position"),
 )
-BEST_STATEMENTS = Table(
-    "best_statements",
-    "Best-ranked statements about the current entities. For each entity and property, these are the preferred "
-    "statements if any exist, otherwise the normal statements. Deprecated statements are never included.",
-    ENTITY_STATEMENTS.columns,
-    key=ENTITY_STATEMENTS.key,
-)
 #: Tables derived from the current entities' bodies.
 ENTITY_VIEWS = (
-    ENTITY_LABELS,
-    ENTITY_DESCRIPTIONS,
-    ENTITY_ALIASES,
-    ENTITY_SITELINKS,
+    Table(
+        "entity_labels",
+        "Labels of the current entities.",
+        (_ENTITY_ID, _LANGUAGE_ID, required("label", TEXT, "Label in this language.")),
+        key=("entity_id", "language_id"),
+    ),
+    Table(
+        "entity_descriptions",
+        "Descriptions of the current entities.",
+        (_ENTITY_ID, _LANGUAGE_ID, required("description", TEXT, "Description in this language.")),
+        key=("entity_id", "language_id"),
+    ),
+    Table(
+        "entity_aliases",
+        "Aliases of the current entities, with one row per alias.",
+        (
+            _ENTITY_ID,
+            _LANGUAGE_ID,
+            required("position", INT, "Position among the aliases in this language, starting at 1."),
+            required("alias", TEXT, "Alias in this language."),
+        ),
+        key=("entity_id", "language_id", "position"),
+    ),
+    Table(
+        "entity_sitelinks",
+        "Sitelinks of the current items, which link to the items' pages in other projects.",
+        (
+            _ENTITY_ID,
+            required("project_id", TEXT, "Project (the wiki's database name), for example enwiki."),
+            Column("title", TEXT, "Title of the page."),
+            Column("badges", pa.list_(TEXT), "Items that represent badges of the page, for example featured article."),
+            Column("url", TEXT, "URL of the page."),
+        ),
+        key=("entity_id", "project_id"),
+    ),
     ENTITY_STATEMENTS,
-    BEST_STATEMENTS,
+    Table(
+        "best_statements",
+        "Best-ranked statements about the current entities. For each entity and property, these are the preferred "
+        "statements if any exist, otherwise the normal statements. Deprecated statements are never included.",
+        ENTITY_STATEMENTS.columns,
+        key=ENTITY_STATEMENTS.key,
+    ),
 )
 ENTITIES_AT = Macro(
     "entities_at",

@@ -25,176 +25,167 @@ from resources.tables.entities import ENTITIES_AT
 
 _PAGE = (*PROJECT_AND_NAMESPACE, required("article_id", INT, "Page id."), required("name", TEXT, "Title."))
 _REVISION = (*_PAGE[:-1], required("version_id", INT, "Revision id."), _PAGE[-1], ARTICLE_CHANGES["event_at"])
-DISTINCT_CHANGES = Table(
-    "distinct_changes",
-    "Distinct changes. Use this view for counts, because several hourly files can contain the same change.",
-    ARTICLE_CHANGES.narrow.columns,
-    key=("project_id", "event_id", "name"),
-)
-ACTIVITY = Table(
-    "activity",
-    "Change counts per hour, project and namespace. Each event is counted once, in the hour of its event_at.",
-    (
-        required("hour_at", TIMESTAMP, "Start (UTC) of the hour."),
-        *PROJECT_AND_NAMESPACE,
-        required("edit_count", INT, "Number of edits of existing pages."),
-        required("creation_count", INT, "Number of created pages (revisions without a previous revision)."),
-        required("deletion_count", INT, "Number of pages deleted or turned into a redirect."),
-        required("move_count", INT, "Number of page moves, counted at the new title."),
-        required("visibility_change_count", INT, "Number of revisions that were hidden or made visible."),
-        required("bot_count", INT, "Number of updates by bots."),
-        required("anonymous_count", INT, "Number of updates by editors without an account."),
-        required("minor_count", INT, "Number of updates marked as minor."),
-        Column(
-            "size_bytes",
-            INT,
-            "Total wikitext size of the updated revisions in bytes, or null if the sum exceeds 64 bits.",
-        ),
-        Column(
-            "added_character_count",
-            INT,
-            "Number of characters added to the previous revisions. For a created page, all characters count; a page "
-            "move counts as zero. Null if the sum exceeds 64 bits.",
-        ),
-        required("article_count", INT, "Number of distinct pages."),
-    ),
-    key=("hour_at", "project_id", "namespace_id"),
-)
-MOST_EDITED = Table(
-    "most_edited",
-    "Pages in descending order of their number of revisions in the loaded changes.",
-    (
-        *_PAGE,
-        required("edit_count", INT, "Number of revisions."),
-        required("editor_count", INT, "Number of distinct editors."),
-        required("bot_count", INT, "Number of revisions by bots."),
-        required("first_edit_at", TIMESTAMP, "Time of the first revision."),
-        required("last_edit_at", TIMESTAMP, "Time of the last revision."),
-    ),
-    key=("project_id", "namespace_id", "article_id"),
-)
-NEWEST_ARTICLES = Table(
-    "newest_articles",
-    "Current pages by the time of their first revision, newest first.",
-    (*_PAGE, *(ARTICLES[name] for name in ("created_at", "event_at", "editor_name", "size_bytes", "abstract", "url"))),
-    key=("project_id", "article_id"),
-)
-DELETED_ARTICLES = Table(
-    "deleted_articles",
-    "Deleted pages, most recent first. The service sends the same event for pages that are deleted, turned into a "
-    "redirect, or moved to a namespace that is not mirrored.",
-    (
-        *_PAGE,
-        required("version_id", INT, "The page's last revision according to the event."),
-        required("deleted_at", TIMESTAMP, "Time of the delete event."),
-        ARTICLE_CHANGES["event_id"],
-    ),
-    key=("project_id", "article_id"),
-)
-LIKELY_REVERTED = Table(
-    "likely_reverted",
-    "Changes that the service predicts will be reverted, most likely first.",
-    (
-        *_REVISION,
-        *(
-            ARTICLES[name]
-            for name in ("revertrisk_probability", "editor_name", "editor_is_anonymous", "version_comment", "url")
-        ),
-    ),
-)
-ACTUAL_REVERTS = Table(
-    "actual_reverts",
-    "Distinct revisions that MediaWiki has tagged as reverts or as reverted, newest first.",
-    (
-        *_REVISION,
-        required("is_reverted", BOOL, "True if a later revision has reverted this revision (tag mw-reverted)."),
-        Column(
-            "revert_method",
-            TEXT,
-            "Method by which the revision reverts earlier revisions: rollback, undo or manual-revert (tags "
-            "mw-rollback, mw-undo, mw-manual-revert). Null if the revision is not a revert.",
-        ),
-        *(
-            ARTICLES[name]
-            for name in (
-                *("previous_version_id", "revertrisk_probability", "editor_name", "editor_is_anonymous"),
-                *("version_comment", "url"),
-            )
-        ),
-    ),
-    key=("project_id", "article_id", "version_id"),
-)
-BREAKING_NEWS = Table(
-    "breaking_news",
-    "Current pages that the service classifies as breaking news, most recently changed first.",
-    (*_PAGE, *(ARTICLES[name] for name in ("event_at", "abstract", "url"))),
-    key=("project_id", "article_id"),
-)
-VANDALISM_CANDIDATES = Table(
-    "vandalism_candidates",
-    "Changes by human editors with at least two of five signs of vandalism: predicted to be reverted or damaging; "
-    "predicted not to be in good faith; no account or fewer than ten edits; half of a long text removed; no summary "
-    "and not marked as minor.",
-    (
-        *_REVISION,
-        required("sign_count", INT, "Number of signs."),
-        ARTICLES["revertrisk_probability"],
-        ARTICLES["damaging_probability"],
-        ARTICLES["editor_name"],
-        ARTICLES["editor_is_anonymous"],
-        ARTICLES["editor_edit_count"],
-        Column(
-            "added_character_count",
-            INT,
-            "Number of characters added to the previous revision, or null for a created page.",
-        ),
-        ARTICLES["version_comment"],
-        ARTICLES["url"],
-    ),
-)
-ARTICLE_CATEGORIES = Table(
-    "article_categories",
-    "Categories of the current pages, with one row per page and category.",
-    (
-        *_PAGE,
-        required("category_name", TEXT, "Category, with the local namespace prefix."),
-        Column("category_url", TEXT, "URL of the category."),
-    ),
-)
-ARTICLE_TEMPLATES = Table(
-    "article_templates",
-    "Templates that the current pages use, with one row per page and template.",
-    (
-        *_PAGE,
-        required("template_name", TEXT, "Template, with the local namespace prefix."),
-        Column("template_url", TEXT, "URL of the template."),
-    ),
-)
-TITLES = Table(
-    "titles",
-    "All titles that lead to a current page, including redirects, with spaces instead of `_`.",
-    (
-        PROJECT_ID,
-        required("title", TEXT, "The page's own title or a redirect title."),
-        required("article_id", INT, "Page ID of the target page."),
-        required("name", TEXT, "Title of the target page."),
-        required("is_redirect", BOOL, "True if the title is a redirect."),
-    ),
-)
 #: Views for common analyst queries. DuckDB reports their computed columns as nullable.
 QUESTIONS = (
-    DISTINCT_CHANGES,
-    ACTIVITY,
-    MOST_EDITED,
-    NEWEST_ARTICLES,
-    DELETED_ARTICLES,
-    LIKELY_REVERTED,
-    ACTUAL_REVERTS,
-    BREAKING_NEWS,
-    VANDALISM_CANDIDATES,
-    ARTICLE_CATEGORIES,
-    ARTICLE_TEMPLATES,
-    TITLES,
+    Table(
+        "distinct_changes",
+        "Distinct changes. Use this view for counts, because several hourly files can contain the same change.",
+        ARTICLE_CHANGES.narrow.columns,
+        key=("project_id", "event_id", "name"),
+    ),
+    Table(
+        "activity",
+        "Change counts per hour, project and namespace. Each event is counted once, in the hour of its event_at.",
+        (
+            required("hour_at", TIMESTAMP, "Start (UTC) of the hour."),
+            *PROJECT_AND_NAMESPACE,
+            required("edit_count", INT, "Number of edits of existing pages."),
+            required("creation_count", INT, "Number of created pages (revisions without a previous revision)."),
+            required("deletion_count", INT, "Number of pages deleted or turned into a redirect."),
+            required("move_count", INT, "Number of page moves, counted at the new title."),
+            required("visibility_change_count", INT, "Number of revisions that were hidden or made visible."),
+            required("bot_count", INT, "Number of updates by bots."),
+            required("anonymous_count", INT, "Number of updates by editors without an account."),
+            required("minor_count", INT, "Number of updates marked as minor."),
+            Column(
+                "size_bytes",
+                INT,
+                "Total wikitext size of the updated revisions in bytes, or null if the sum exceeds 64 bits.",
+            ),
+            Column(
+                "added_character_count",
+                INT,
+                "Number of characters added to the previous revisions. For a created page, all characters count; a "
+                "page move counts as zero. Null if the sum exceeds 64 bits.",
+            ),
+            required("article_count", INT, "Number of distinct pages."),
+        ),
+        key=("hour_at", "project_id", "namespace_id"),
+    ),
+    Table(
+        "most_edited",
+        "Pages in descending order of their number of revisions in the loaded changes.",
+        (
+            *_PAGE,
+            required("edit_count", INT, "Number of revisions."),
+            required("editor_count", INT, "Number of distinct editors."),
+            required("bot_count", INT, "Number of revisions by bots."),
+            required("first_edit_at", TIMESTAMP, "Time of the first revision."),
+            required("last_edit_at", TIMESTAMP, "Time of the last revision."),
+        ),
+        key=("project_id", "namespace_id", "article_id"),
+    ),
+    Table(
+        "newest_articles",
+        "Current pages by the time of their first revision, newest first.",
+        (
+            *_PAGE,
+            *(ARTICLES[name] for name in ("created_at", "event_at", "editor_name", "size_bytes", "abstract", "url")),
+        ),
+        key=("project_id", "article_id"),
+    ),
+    Table(
+        "deleted_articles",
+        "Deleted pages, most recent first. The service sends the same event for pages that are deleted, turned into a "
+        "redirect, or moved to a namespace that is not mirrored.",
+        (
+            *_PAGE,
+            required("version_id", INT, "The page's last revision according to the event."),
+            required("deleted_at", TIMESTAMP, "Time of the delete event."),
+            ARTICLE_CHANGES["event_id"],
+        ),
+        key=("project_id", "article_id"),
+    ),
+    Table(
+        "likely_reverted",
+        "Changes that the service predicts will be reverted, most likely first.",
+        (
+            *_REVISION,
+            *(
+                ARTICLES[name]
+                for name in ("revertrisk_probability", "editor_name", "editor_is_anonymous", "version_comment", "url")
+            ),
+        ),
+    ),
+    Table(
+        "actual_reverts",
+        "Distinct revisions that MediaWiki has tagged as reverts or as reverted, newest first.",
+        (
+            *_REVISION,
+            required("is_reverted", BOOL, "True if a later revision has reverted this revision (tag mw-reverted)."),
+            Column(
+                "revert_method",
+                TEXT,
+                "Method by which the revision reverts earlier revisions: rollback, undo or manual-revert (tags "
+                "mw-rollback, mw-undo, mw-manual-revert). Null if the revision is not a revert.",
+            ),
+            *(
+                ARTICLES[name]
+                for name in (
+                    *("previous_version_id", "revertrisk_probability", "editor_name", "editor_is_anonymous"),
+                    *("version_comment", "url"),
+                )
+            ),
+        ),
+        key=("project_id", "article_id", "version_id"),
+    ),
+    Table(
+        "breaking_news",
+        "Current pages that the service classifies as breaking news, most recently changed first.",
+        (*_PAGE, *(ARTICLES[name] for name in ("event_at", "abstract", "url"))),
+        key=("project_id", "article_id"),
+    ),
+    Table(
+        "vandalism_candidates",
+        "Changes by human editors with at least two of five signs of vandalism: predicted to be reverted or damaging; "
+        "predicted not to be in good faith; no account or fewer than ten edits; half of a long text removed; no "
+        "summary and not marked as minor.",
+        (
+            *_REVISION,
+            required("sign_count", INT, "Number of signs."),
+            ARTICLES["revertrisk_probability"],
+            ARTICLES["damaging_probability"],
+            ARTICLES["editor_name"],
+            ARTICLES["editor_is_anonymous"],
+            ARTICLES["editor_edit_count"],
+            Column(
+                "added_character_count",
+                INT,
+                "Number of characters added to the previous revision, or null for a created page.",
+            ),
+            ARTICLES["version_comment"],
+            ARTICLES["url"],
+        ),
+    ),
+    Table(
+        "article_categories",
+        "Categories of the current pages, with one row per page and category.",
+        (
+            *_PAGE,
+            required("category_name", TEXT, "Category, with the local namespace prefix."),
+            Column("category_url", TEXT, "URL of the category."),
+        ),
+    ),
+    Table(
+        "article_templates",
+        "Templates that the current pages use, with one row per page and template.",
+        (
+            *_PAGE,
+            required("template_name", TEXT, "Template, with the local namespace prefix."),
+            Column("template_url", TEXT, "URL of the template."),
+        ),
+    ),
+    Table(
+        "titles",
+        "All titles that lead to a current page, including redirects, with spaces instead of `_`.",
+        (
+            PROJECT_ID,
+            required("title", TEXT, "The page's own title or a redirect title."),
+            required("article_id", INT, "Page ID of the target page."),
+            required("name", TEXT, "Title of the target page."),
+            required("is_redirect", BOOL, "True if the title is a redirect."),
+        ),
+    ),
 )
 MACROS = (
     Macro(

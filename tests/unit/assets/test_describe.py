@@ -13,7 +13,6 @@ from markdown_it import MarkdownIt
 from assets.describe import (
     PREVIEW,
     PREVIEW_ROWS,
-    column_schema,
     failed_hours,
     lake_metadata,
     markdown,
@@ -35,15 +34,25 @@ NESTED = Table(
 
 
 def test_nested_types_are_short_and_their_fields_stand_in_the_description():
-    shown = {column.name: (column.type, column.description) for column in column_schema(NESTED).columns}
+    shown = {
+        column.name: (column.type, column.description)
+        for column in lake_metadata(NESTED)["dagster/column_schema"].columns
+    }
     assert shown == {
         "page_id": ("int64", "Page."),
         "tags": ("list<string>", "Tags."),
         "links": ("list<struct>", "Links. Fields: url (string), ranks (list<int64>)."),
         "size": ("struct", "Size. Fields: bytes (int64)."),
     }
-    assert [column.constraints.nullable for column in column_schema(NESTED).columns] == [False, True, True, True]
-    assert max(len(column.type) for column in column_schema(ARTICLE_CHANGES).columns) <= len("timestamp[us, tz=UTC]")
+    assert [column.constraints.nullable for column in lake_metadata(NESTED)["dagster/column_schema"].columns] == [
+        False,
+        True,
+        True,
+        True,
+    ]
+    assert max(len(column.type) for column in lake_metadata(ARTICLE_CHANGES)["dagster/column_schema"].columns) <= len(
+        "timestamp[us, tz=UTC]"
+    )
 
 
 def test_only_tables_of_duckdb_have_a_table_name():

@@ -30,7 +30,6 @@ from resources.lake import (
     Layout,
     compact,
     digest_of,
-    find_conversion,
 )
 from resources.lake.conversion import CONVERTER_VERSION
 from resources.lake_files import COMPACTED
@@ -75,25 +74,20 @@ class RemoteWorkers:
     def convert_all(
         self, archives: Sequence[Archive], *, bodies: frozenset[str], advance: Callable[[float], None]
     ) -> list[Outcome[Archive, ConvertedFile]]:
-        """Convert archives, and return the outcomes in the same order. Existing conversions are reused.
+        """Convert archives, and return the outcomes in the same order.
 
         `advance` receives the size of each finished archive. Raises EngineError if the cluster cannot be used or was
         lost. Converted archives are retained.
         """
         from resources.engine.dask import Call  # noqa: PLC0415
 
-        known = [find_conversion(archive, self._layout, bodies, self.record_bytes_max) for archive in archives]
         calls, sizes = [], {}
         for place, archive in enumerate(archives):
-            if known[place] is None:
-                key = f"convert-{place}-{digest_of(archive, bodies, self.record_bytes_max)}"
-                calls.append(Call(key, archive.path.name, (_moved(archive, self._layout), bodies)))
-                sizes[key] = archive.path.stat().st_size if archive.path.exists() else 0
-        made = iter(self.cluster.map(convert_here, calls, lambda one: advance(sizes[one.item.key])) if calls else ())
-        return [
-            self._landed(archive, next(made)) if found is None else Outcome(archive, result=found)
-            for archive, found in zip(archives, known, strict=True)
-        ]
+            key = f"convert-{place}-{digest_of(archive, bodies, self.record_bytes_max)}"
+            calls.append(Call(key, archive.path.name, (_moved(archive, self._layout), bodies)))
+            sizes[key] = archive.path.stat().st_size if archive.path.exists() else 0
+        made = self.cluster.map(convert_here, calls, lambda one: advance(sizes[one.item.key])) if calls else []
+        return [self._landed(archive, outcome) for archive, outcome in zip(archives, made, strict=True)]
 
     def _landed(self, archive: Archive, outcome: Outcome[Any, Any]) -> Outcome[Archive, ConvertedFile]:
         """Return the worker's conversion with file paths for this machine."""

@@ -56,15 +56,12 @@ class Contents:
 
     def remarks(self) -> list[str]:
         """Return a sentence for each unusual finding."""
-        told = []
-        if self.other_bytes:
-            told.append(
-                f"Members that are not named *{_RECORDS} were skipped: {self.named} "
-                f"({self.other_count:,} members, {self.other_bytes:,} bytes)."
-            )
-        if self.goes_on:
-            told.append("Members after the tar's end-of-archive marker were also read.")
-        return told
+        skipped = (
+            f"Members that are not named *{_RECORDS} were skipped: {self.named} ({self.other_count:,} members, "
+            f"{self.other_bytes:,} bytes)."
+        )
+        further = "Members after the tar's end-of-archive marker were also read."
+        return [skipped] * bool(self.other_bytes) + [further] * self.goes_on
 
 
 class TarStream:
@@ -166,7 +163,9 @@ def members(stream: TarStream, contents: Contents) -> Iterator[tuple[str, int]]:
             continue
         found += 1
         path = extended["path"].decode("utf-8", "surrogateescape") if "path" in extended else info.name
-        name = _shown(path)
+        name = legible(path, NAME_MAX)
+        if name != path:  # a shortened name remains unique
+            name = f"{name} ({hashlib.sha256(path.encode('utf-8', 'surrogateescape')).hexdigest()[:8]})"
         size = _size(stream, extended.get("size", info.size))
         if info.type == tarfile.GNUTYPE_SPARSE or "sparse" in extended:
             raise stream.error(f"the member {name} is stored as a sparse file, which is not supported")
@@ -220,11 +219,3 @@ def _pax(stream: TarStream, payload: bytes) -> dict[str, bytes]:
             fields["sparse"] = value
         place = end
     return fields
-
-
-def _shown(name: str) -> str:
-    """Return a member's name for messages and rejects. Modified names remain unique."""
-    shown = legible(name, NAME_MAX)
-    if shown == name:
-        return name
-    return f"{shown} ({hashlib.sha256(name.encode('utf-8', 'surrogateescape')).hexdigest()[:8]})"

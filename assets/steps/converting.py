@@ -62,17 +62,24 @@ def attempts(
     EngineError if the remote workers cannot be used.
     """
     kept, longest = frozenset(bodies), converter.record_bytes_max
-    total = sum(a.path.stat().st_size for a in archives if again or find_conversion(a, layout, kept, longest) is None)
+    known = [None if again else find_conversion(archive, layout, kept, longest) for archive in archives]
+    missing = [archive for archive, found in zip(archives, known, strict=True) if found is None]
+    total = sum(archive.path.stat().st_size for archive in missing)
     with engine.task(f"convert {name}{' again' if again else ''}", total, "B") as advance:
         if isinstance(converter, RemoteWorkers):
-            outcomes = converter.convert_all(archives, bodies=kept, advance=advance)
+            made = converter.convert_all(missing, bodies=kept, advance=advance)
         else:
             threads = converter
 
             def one(archive: Archive) -> ConvertedFile:
                 return threads.convert(archive, layout, bodies=kept, progress=increments(advance), again=again)
 
-            outcomes = engine.map(one, archives, workers=threads.readers)
+            made = engine.map(one, missing, workers=threads.readers)
+    rest = iter(made)
+    outcomes = [
+        Outcome(archive, result=found) if found is not None else next(rest)
+        for archive, found in zip(archives, known, strict=True)
+    ]
     for outcome in outcomes:
         if outcome.result is not None and outcome.result.converted:
             for remark in outcome.result.remarks:

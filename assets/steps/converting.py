@@ -9,15 +9,7 @@ from collections.abc import Iterable, Sequence
 from resources.engine import Engine, Outcome
 from resources.engine.mapping import increments
 from resources.errors import MirrorError
-from resources.lake import (
-    Archive,
-    ConvertedFile,
-    Converter,
-    LakeError,
-    Layout,
-    digest_of,
-    find_conversion,
-)
+from resources.lake import Archive, ConvertedFile, Converter, LakeError, Layout, digest_of, find_conversion
 from resources.lake.conversion import targets
 from resources.remote import RemoteWorkers
 

@@ -17,21 +17,14 @@ from pydantic import ValidationError
 
 from resources import files
 from resources.enterprise.errors import InvalidRequest
-from resources.settings.model import NAMES, Settings, sentence
-from resources.settings.types import BODIES, ENV_FILE, PROJECT, SettingsError, env_file
-
-__all__ = [
-    "BODIES",
-    "ENV_FILE",
-    "NAMES",
-    "PROJECT",
-    "Settings",
-    "SettingsError",
-    "load_env_file",
-    "read",
-    "read_data",
-    "unknown",
-]
+from resources.settings.model import NAMES as NAMES
+from resources.settings.model import Settings as Settings
+from resources.settings.model import sentence
+from resources.settings.types import BODIES as BODIES
+from resources.settings.types import ENV_FILE as ENV_FILE
+from resources.settings.types import PROJECT as PROJECT
+from resources.settings.types import SettingsError as SettingsError
+from resources.settings.types import env_file
 
 #: Maximum size of the settings file.
 _ENV_BYTES = 1 << 20

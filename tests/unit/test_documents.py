@@ -24,6 +24,7 @@ from resources.tables.views import MACROS, QUESTIONS
 from tests import generated
 from tests.contract import __main__ as contract
 from tests.documents import DECISIONS, DOCS, GUIDES, PAGES, ROOT, anchors, blocks, commands, name_of, prose
+from tests.settings_page import EXAMPLES
 
 MOST_LINES = 400
 #: Pages with a limit of their own.
@@ -196,5 +197,6 @@ def test_no_page_names_an_unknown_variable():
 
 
 def test_examples_of_the_settings_can_be_used():
-    examples = {field.validation_alias: field.examples[0] for field in settings.Settings.model_fields.values()}
+    fields = settings.Settings.model_fields
+    examples = {fields[name].validation_alias: example for name, example in EXAMPLES.items()}
     assert settings.read(examples).projects == ("enwiki", "frwiki")

@@ -13,18 +13,9 @@ import dagster as dg
 
 from assets import layers
 from assets.describe import lake_metadata_of, markdown, sentence, sized
+from assets.steps import hour as batches
 from assets.steps.converting import NotArchivedError, attempts, known_conversions
-from assets.steps.hour import (
-    ArchivedHour,
-    PartialHourError,
-    Plan,
-    archived_hour,
-    check_disk,
-    fetch_hour,
-    load_hour,
-    plan_hour,
-    state_of,
-)
+from assets.steps.hour import PartialHourError
 from resources import connection
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import Dataset
@@ -65,8 +56,8 @@ class HourlyRun:
     engine: Engine
     dataset: Dataset
     again: bool = False
-    plans: dict[datetime, Plan] = field(default_factory=dict)
-    archived: dict[datetime, ArchivedHour] = field(default_factory=dict)
+    plans: dict[datetime, batches.Plan] = field(default_factory=dict)
+    archived: dict[datetime, batches.ArchivedHour] = field(default_factory=dict)
     conversions: dict[datetime, list[ConvertedFile]] = field(default_factory=dict)
     loaded: list[datetime] = field(default_factory=list)
     failed: dict[datetime, Exception] = field(default_factory=dict)
@@ -92,7 +83,7 @@ class HourlyRun:
             for hour in hours:
                 try:
                     listing = client.hours.listing(hour, self.dataset)
-                    self.plans[hour] = plan_hour(listing, hour, layout, self.scope, self.dataset)
+                    self.plans[hour] = batches.plan_hour(listing, hour, layout, self.scope, self.dataset)
                 except errors.RetentionPassed as error:
                     if not layout.batch_list(self.dataset, hour).exists():
                         failed[hour] = error
@@ -117,7 +108,7 @@ class HourlyRun:
         for hour, why in failed.items():
             self.fail(hour, why)
         if self.stopped is None:
-            check_disk(self.plans.values(), layout.root, self.lake.settings.min_free_gb)
+            batches.check_disk(self.plans.values(), layout.root, self.lake.settings.min_free_gb)
 
     def ingest(
         self, hour: datetime, selected: Collection[dg.AssetKey], client: EnterpriseClient | None
@@ -151,9 +142,9 @@ class HourlyRun:
                     yield _warehouse_layer(warehouse, conversions, load)
         archived.check()
 
-    def _load(self, hour: datetime, archived: ArchivedHour, conversions: list[ConvertedFile]) -> HourLoad:
+    def _load(self, hour: datetime, archived: batches.ArchivedHour, conversions: list[ConvertedFile]) -> HourLoad:
         is_replaced = self.again and any(one.converted for one in conversions)
-        load = load_hour(archived, conversions, self.warehouse.warehouse, reload=is_replaced)
+        load = batches.load_hour(archived, conversions, self.warehouse.warehouse, reload=is_replaced)
         self.loaded.append(hour)
         if self.dataset.stream is not None:
             try:
@@ -162,13 +153,13 @@ class HourlyRun:
                 _log.warning("%s", error)
         return load
 
-    def _archived(self, hour: datetime, client: EnterpriseClient | None) -> ArchivedHour:
+    def _archived(self, hour: datetime, client: EnterpriseClient | None) -> batches.ArchivedHour:
         """Fetch the hour's archives, or read them from disk if the hour is not planned or fetching has ended."""
         try:
             if client is not None and hour in self.plans and self.stopped is None:
-                return fetch_hour(self.plans[hour], client, self.lake.layout, self.engine)
+                return batches.fetch_hour(self.plans[hour], client, self.lake.layout, self.engine)
             # after fetching has ended, require complete hours, because the service might have the missing archives
-            return archived_hour(hour, self.lake.layout, self.scope, self.dataset, partial=self.stopped is None)
+            return batches.archived_hour(hour, self.lake.layout, self.scope, self.dataset, partial=self.stopped is None)
         except errors.UnreachableError as error:
             self.stopped = error
             raise
@@ -182,7 +173,7 @@ class HourlyRun:
         layout = self.lake.layout
         for hour in hours:
             try:
-                self.archived[hour] = archived_hour(hour, layout, self.scope, self.dataset)
+                self.archived[hour] = batches.archived_hour(hour, layout, self.scope, self.dataset)
             except NotArchivedError:
                 continue  # the coverage check reports the hour
             self.conversions[hour] = known_conversions(
@@ -215,7 +206,7 @@ class HourlyRun:
         if isinstance(error, connection.UnknownNameError) or self.is_warehouse_unavailable:
             return
         reasons = error.reasons if isinstance(error, PartialHourError) else dict.fromkeys(self.scope, sentence(error))
-        statuses = [HourStatus(hour, *place, state_of(error), why) for place, why in reasons.items()]
+        statuses = [HourStatus(hour, *place, batches.state_of(error), why) for place, why in reasons.items()]
         try:
             self.warehouse.warehouse.record_statuses(statuses, self.dataset)
         except Exception as second:  # noqa: BLE001 - the first error is the one to report
@@ -227,7 +218,7 @@ def _digest(parts: Iterable[str]) -> str:
     return hashlib.md5("\n".join(sorted(parts)).encode(), usedforsecurity=False).hexdigest()
 
 
-def _archive_layer(key: dg.AssetKey, archived: ArchivedHour) -> Layer:
+def _archive_layer(key: dg.AssetKey, archived: batches.ArchivedHour) -> Layer:
     files = [
         {"project": a.project_id, "namespace": a.namespace_id, "version": a.version, "size": a.path.stat().st_size}
         for a in archived.archives
@@ -250,7 +241,7 @@ def _archive_layer(key: dg.AssetKey, archived: ArchivedHour) -> Layer:
     return Layer(key, sized(metadata), version, is_new=bool(archived.fetched))
 
 
-def _lake_layer(key: dg.AssetKey, archived: ArchivedHour, conversions: Sequence[ConvertedFile]) -> Layer:
+def _lake_layer(key: dg.AssetKey, archived: batches.ArchivedHour, conversions: Sequence[ConvertedFile]) -> Layer:
     # download and conversion seconds by archive, without loading, which is one transaction for the complete hour
     seconds = {c.identifier: round(archived.seconds.get(c.identifier, 0.0) + c.seconds, 3) for c in conversions}
     metadata = lake_metadata_of(conversions) | {"seconds_by_archive": seconds}

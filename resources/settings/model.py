@@ -10,17 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import (
-    AfterValidator,
-    AliasGenerator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    NonNegativeInt,
-    SecretStr,
-    StringConstraints,
-    ValidationError,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, StringConstraints, ValidationError
 from pydantic_core import ErrorDetails
 
 from resources.datasets import Dataset
@@ -40,7 +30,7 @@ class Settings(BaseModel):
         hide_input_in_errors=True,
         validate_by_name=True,
         validate_default=True,
-        alias_generator=AliasGenerator(validation_alias=lambda field: f"WME_{field.upper()}"),
+        alias_generator=lambda field: f"WME_{field.upper()}",
     )
 
     # the service stores user names in lower case
@@ -58,7 +48,7 @@ class Settings(BaseModel):
         "sandbox's three projects.",
     )
     namespaces: Annotated[
-        tuple[NonNegativeInt, ...],
+        tuple[Annotated[int, Field(ge=0)], ...],
         types.of_text(types.split),
         Write("namespace numbers (0, 6, 10, 14), separated by commas"),
     ] = Field(

@@ -17,18 +17,10 @@ from typing import Any
 import distributed
 from distributed.scheduler import KilledWorker
 
+from resources.engine import mapping as errors
 from resources.engine.dask import worker as dask_worker
 from resources.engine.dask.worker import Call
-from resources.engine.mapping import (
-    EngineError,
-    EngineUnreachableError,
-    FolderNotSharedError,
-    NoWorkerError,
-    Outcome,
-    TaskError,
-    TaskLostError,
-    WorkersDifferError,
-)
+from resources.engine.mapping import EngineError, Outcome, TaskError
 from resources.formatting import counted
 
 _log = logging.getLogger(__name__)
@@ -104,7 +96,7 @@ class Cluster:
                     places = len(fit) if alone else sum(one.threads for one in fit)
                     deserted_since = None if fit else deserted_since or looked
                     if deserted_since is not None and looked - deserted_since > self._limits.workers:
-                        raise NoWorkerError(
+                        raise errors.NoWorkerError(
                             f"The last worker at {self.address} disappeared, and no worker returned within "
                             f"{self._limits.workers:g} s. {len(calls) - len(outcomes):,} of "
                             f"{counted(len(calls), 'task')} were not completed. Completed tasks are kept. Start "
@@ -131,8 +123,8 @@ class Cluster:
                     continue
                 call = under_way.pop(future)
                 outcome = self._outcome(client, future, call)
-                if outcome is not None and isinstance(outcome.error, FolderNotSharedError):
-                    raise FolderNotSharedError(
+                if outcome is not None and isinstance(outcome.error, errors.FolderNotSharedError):
+                    raise errors.FolderNotSharedError(
                         f"A worker does not share the folder {self._folder}: {outcome.error} Archived files are kept. "
                         "Mount this machine's data folder there, pass the path to `wme worker --data`, then try again."
                     )
@@ -203,7 +195,7 @@ class Cluster:
                 name="wme",
             )
         except (OSError, TimeoutError, ValueError, asyncio.CancelledError) as error:
-            raise EngineUnreachableError(
+            raise errors.EngineUnreachableError(
                 f"No scheduler responded at {self.address} within {self._limits.answer:g} s ({type(error).__name__}: "
                 f"{dask_worker.short(error)}). Nothing was converted. Archived files are kept. Start `dask scheduler` "
                 "there (with the same TLS settings), or correct WME_ENGINE, then try again. WME_ENGINE=threads "
@@ -239,12 +231,12 @@ class Cluster:
                 _log.warning("A worker receives no tasks because its versions differ from this process's: %s.", other)
             return
         if others:
-            raise WorkersDifferError(
+            raise errors.WorkersDifferError(
                 f"No worker at {self.address} has the same versions as this process: {'; '.join(others)}. Nothing was "
                 "done. Archived files are kept. Install the same versions on all machines, restart the workers with "
                 "`wme worker`, then try again."
             )
-        raise NoWorkerError(
+        raise errors.NoWorkerError(
             f"The scheduler at {self.address} has no worker. Nothing was done. Archived files are kept. Start workers "
             "with `wme worker`, then try again."
         )
@@ -274,9 +266,9 @@ class Cluster:
         if client.status != "running":
             raise self._connection_lost()
 
-    def _connection_lost(self) -> EngineUnreachableError:
+    def _connection_lost(self) -> errors.EngineUnreachableError:
         self.close()
-        return EngineUnreachableError(
+        return errors.EngineUnreachableError(
             f"The connection to the scheduler at {self.address} was lost. Completed work is kept and is not repeated. "
             "Check that `dask scheduler` is running there, then try again."
         )
@@ -293,8 +285,8 @@ class Cluster:
             _log.warning("The worker %s disappeared. Other workers will run %s again.", worker, counted(count, "task"))
 
 
-def _lost(call: Call, times: int) -> TaskLostError:
-    return TaskLostError(
+def _lost(call: Call, times: int) -> errors.TaskLostError:
+    return errors.TaskLostError(
         f"{call.label}: the task's worker died {counted(times, 'time')}. This task wrote no files. The other tasks are "
         "done. Check the workers' logs for the cause (most often too little memory), then try again, or use "
         "WME_ENGINE=threads."

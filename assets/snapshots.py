@@ -127,9 +127,7 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
         identifier = _identifier(context)
         with as_failure(context, selected.values()):
             archived = _archived(context, dataset, lake, identifier)
-            conversions = snapshot.all_conversions(
-                archived, lake.layout, lake.bodies_of(dataset), lake.record_bytes_max
-            )
+            conversions = snapshot.all_conversions(archived, lake)
             loaded = snapshot.load_snapshot(archived, conversions, warehouse.warehouse)
         context.log.info("%s", loaded)
         metadata: dict[str, Any] = {
@@ -199,10 +197,7 @@ def _recalled(
                 archived = snapshot.archived_snapshot(folder.name, layout, dataset)
             except NotArchivedError:
                 continue  # the snapshot was never complete
-            made[folder.name] = (
-                archived,
-                known_conversions(archived.archives, layout, lake.bodies_of(dataset), lake.record_bytes_max),
-            )
+            made[folder.name] = archived, known_conversions(archived.archives, lake)
         yield from checks.of_snapshots(dataset, made, warehouse.warehouse, context.selected_asset_check_keys)
 
 

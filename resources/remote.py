@@ -17,20 +17,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from resources import datasets, files
+from resources import datasets, files, lake
 from resources.engine import Outcome
 from resources.engine.mapping import EngineError, FolderNotSharedError
-from resources.lake import (
-    RECORD_BYTES_MAX,
-    Archive,
-    Compaction,
-    CompactionJob,
-    ConvertedFile,
-    Converter,
-    Layout,
-    compact,
-    digest_of,
-)
+from resources.lake import Archive, Compaction, CompactionJob, ConvertedFile, Converter, Layout, compact, digest_of
 from resources.lake.conversion import CONVERTER_VERSION
 from resources.lake_files import COMPACTED
 from resources.tables import version_of
@@ -51,7 +41,12 @@ class RemoteWorkers:
     """
 
     def __init__(
-        self, address: str, layout: Layout, *, record_bytes_max: int = RECORD_BYTES_MAX, answer_seconds: float = 10.0
+        self,
+        address: str,
+        layout: Layout,
+        *,
+        record_bytes_max: int = lake.RECORD_BYTES_MAX,
+        answer_seconds: float = 10.0,
     ) -> None:
         self.record_bytes_max = record_bytes_max
         self._address, self._layout, self._answer_seconds = address, layout, answer_seconds
@@ -125,7 +120,7 @@ class RemoteWorkers:
         self.cluster.map(compact_here, calls, landed)
 
 
-def versions(record_bytes_max: int = RECORD_BYTES_MAX) -> dict[str, str]:
+def versions(record_bytes_max: int = lake.RECORD_BYTES_MAX) -> dict[str, str]:
     """Return the versions, by name, that a worker and the run must share to write identical files."""
     forms = (*datasets.tables(), *COMPACTED.values())
     tables = json.dumps({table.name: version_of(table) for table in forms}, sort_keys=True)

@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Iterable, Sequence
 
+from resources.adapters import ConfiguredLake
 from resources.engine import Engine, Outcome
 from resources.engine.mapping import increments
 from resources.errors import MirrorError
@@ -79,16 +80,15 @@ def attempts(
     return outcomes
 
 
-def known_conversions(
-    archives: Iterable[Archive], layout: Layout, bodies: Iterable[str], record_bytes_max: int
-) -> list[ConvertedFile]:
+def known_conversions(archives: Iterable[Archive], lake: ConfiguredLake) -> list[ConvertedFile]:
     """Return the existing conversions of the archives. Raises LakeError if a file cannot be read."""
-    kept, known = frozenset(bodies), []
+    known = []
     for archive in archives:
-        conversion = find_conversion(archive, layout, kept, record_bytes_max)
+        settings = lake.bodies_of(archive.dataset), lake.record_bytes_max
+        conversion = find_conversion(archive, lake.layout, *settings)
         if conversion is not None:
             known.append(conversion)
-        elif os.path.lexists(path := targets(archive, layout, digest_of(archive, kept, record_bytes_max))[0]):
+        elif os.path.lexists(path := targets(archive, lake.layout, digest_of(archive, *settings))[0]):
             raise LakeError(
                 f"The lake file {path} or its rejects file cannot be read. Nothing was changed. Convert the archive "
                 "again. If the file is loaded, the next publication converts the archive."

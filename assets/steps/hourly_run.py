@@ -27,8 +27,6 @@ from resources.lake import ConvertedFile, Converter
 from resources.remote import RemoteWorkers
 from resources.warehouse import HourLoad, HourStatus
 
-Scope = Sequence[tuple[str, int]]
-
 _log = logging.getLogger(__name__)
 
 
@@ -66,7 +64,7 @@ class HourlyRun:
     is_warehouse_unavailable: bool = False
 
     @property
-    def scope(self) -> Scope:
+    def scope(self) -> batches.Scope:
         """Return the mirrored scope, or the dataset's full scope if the dataset is not mirrored."""
         return self.enterprise.settings.scope_of(self.dataset) or self.dataset.places
 
@@ -176,9 +174,7 @@ class HourlyRun:
                 self.archived[hour] = batches.archived_hour(hour, layout, self.scope, self.dataset)
             except NotArchivedError:
                 continue  # the coverage check reports the hour
-            self.conversions[hour] = known_conversions(
-                self.archived[hour].archives, layout, self.lake.bodies_of(self.dataset), self.lake.record_bytes_max
-            )
+            self.conversions[hour] = known_conversions(self.archived[hour].archives, self.lake)
             self.loaded.append(hour)
 
     def stop(self, error: Exception, hours: Iterable[datetime]) -> None:

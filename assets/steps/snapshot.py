@@ -5,12 +5,13 @@ Source: the service's snapshot endpoints, such as /v2/snapshots for articles.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from assets.steps.converting import NotArchivedError, known_conversions
+from resources.adapters import ConfiguredLake
 from resources.datasets import Dataset
 from resources.datasets.paths import SET
 from resources.engine import Engine
@@ -149,11 +150,9 @@ def archived_sets(folder: Path, dataset: Dataset) -> dict[Path, ArchivedSnapshot
     return sets
 
 
-def all_conversions(
-    archived: ArchivedSnapshot, layout: Layout, bodies: Iterable[str], record_bytes_max: int
-) -> list[ConvertedFile]:
+def all_conversions(archived: ArchivedSnapshot, lake: ConfiguredLake) -> list[ConvertedFile]:
     """Return the conversions of all archives. Raises NotArchivedError if an archive is not converted."""
-    found = known_conversions(archived.archives, layout, bodies, record_bytes_max)
+    found = known_conversions(archived.archives, lake)
     if missing := len(archived.archives) - len(found):
         raise NotArchivedError(
             f"{missing} of {len(archived.archives)} archives of {archived.identifier} are not converted. Nothing was "

@@ -11,9 +11,10 @@ import pytest
 
 from assets.steps import snapshot as snapshot_sets
 from assets.steps.converting import NotArchivedError, convert_archives
+from resources.adapters import ConfiguredLake
 from resources.datasets import SNAPSHOT_ARTICLES
 from resources.enterprise import Listing, SnapshotOptions, models
-from resources.lake import RECORD_BYTES_MAX
+from resources.settings import Settings
 from tests.unit.assets.conftest import archive_bytes, listed, record, write_set
 
 NAME = "enwiki_namespace_0"
@@ -107,16 +108,17 @@ def test_a_removed_file_is_named(bench, put):
 def test_a_snapshot_is_loaded_when_all_its_archives_are_converted(bench, put):
     put(1, [1], [2, 3])
     archived = snapshot_sets.archived_snapshot(NAME, bench.layout, SNAPSHOT_ARTICLES)
+    lake = ConfiguredLake(Settings(data=bench.data, bodies=("html",)))
     how = {"bodies": ["html"], "converter": bench.converter, "engine": bench.engine}
     for missing, of in ((2, archived.archives[:1]), (1, archived.archives[1:])):
         with pytest.raises(NotArchivedError, match=f"{missing} of 2 archives of {NAME} are not converted"):
-            snapshot_sets.all_conversions(archived, bench.layout, ["html"], RECORD_BYTES_MAX)
+            snapshot_sets.all_conversions(archived, lake)
         one = replace(archived, archives=of)
         convert_archives(one.identifier, one.archives, bench.layout, **how)
     with pytest.raises(NotArchivedError):
-        snapshot_sets.all_conversions(archived, bench.layout, ["html", "wikitext"], RECORD_BYTES_MAX)
+        snapshot_sets.all_conversions(archived, ConfiguredLake(Settings(data=bench.data)))
 
-    conversions = snapshot_sets.all_conversions(archived, bench.layout, ["html"], RECORD_BYTES_MAX)
+    conversions = snapshot_sets.all_conversions(archived, lake)
     assert [one.row_count for one in conversions] == [1, 2]
     load = snapshot_sets.load_snapshot(archived, conversions, bench.warehouse)
     assert (load.row_count, load.file_count, load.is_base, load.changed) == (3, 2, True, True)

@@ -5,8 +5,6 @@ hours or the snapshot that it processed. Checks that run without a materializati
 and the last two days of hours. Checking a snapshot takes 1.5 s of CPU time per GB of archive.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial

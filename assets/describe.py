@@ -4,8 +4,6 @@ This module does not retry anything. The client retries requests, the downloader
 Dagster retries runs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta

@@ -9,8 +9,6 @@ assets that a user materialized manually. Only the automation sensors, which are
 condition. Freshness applies to assets, not to hours. Stale assets show only that the pipeline is not running at all.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Callable, Iterable

@@ -8,8 +8,6 @@ is a thin layer over its package. The module also contains the pools that preven
 that is useful without Dagster, for example in a notebook, belongs in the underlying packages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace

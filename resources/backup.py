@@ -6,8 +6,6 @@
               unfinished/                a backup that is being written or was interrupted
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import hashlib

@@ -4,8 +4,6 @@ Synthetic pages must never be mistaken for real pages, and a warehouse must neve
 therefore records the service that filled it. Each run's plan checks the disk space that the run itself needs.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

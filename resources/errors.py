@@ -4,8 +4,6 @@ Subclasses declare whether a retry can help and whether the error ends the run. 
 instead of lists of classes. Messages state what happened, what was kept, and what to do.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 

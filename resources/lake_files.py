@@ -4,8 +4,6 @@ A compacted file contains the rows of many lake files, sorted by key. For hourly
 files. A lookup of one row then reads the file metadata of a dozen columns instead of a hundred.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path

@@ -3,8 +3,6 @@
 Each call reads files in `/proc` and `/sys`. Results are not cached.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Iterator

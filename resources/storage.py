@@ -4,8 +4,6 @@ Files are identified by paths from `Layout`, and DuckDB reads them by the same p
 checksums of data pages. Code that depends on intact rows therefore reads them with pyarrow, which verifies checksums.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ load extended headers of any size into memory, parse them in quadratic time (bef
 sizes as 0.
 """
 
-from __future__ import annotations
-
 import hashlib
 import tarfile
 import zlib

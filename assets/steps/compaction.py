@@ -5,8 +5,6 @@ separate step. A step rewrites files without a lock and commits them in one shor
 committed steps remain, and the next run removes unfinished files.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections import deque

@@ -1,7 +1,5 @@
 """Parallel conversion of archives to Parquet files, for hours and snapshots."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Iterable, Sequence

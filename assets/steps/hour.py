@@ -3,14 +3,13 @@
 Source: the service's endpoints for hourly files, such as /v2/batches/{date}/{hour} for articles.
 """
 
-from __future__ import annotations
-
 import shutil
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Self
 
 from assets.steps.converting import NotArchivedError
 from resources.datasets import Dataset
@@ -99,9 +98,7 @@ class ArchivedHour:
         if (error := self.partial) is not None:
             raise error
 
-    def converted(
-        self, outcomes: Sequence[Outcome[Archive, ConvertedFile]]
-    ) -> tuple[ArchivedHour, list[ConvertedFile]]:
+    def converted(self, outcomes: Sequence[Outcome[Archive, ConvertedFile]]) -> tuple[Self, list[ConvertedFile]]:
         """Return the hour without the archives that could not be converted, and return the successful conversions.
 
         Raises the error if no archive could be converted, or if all other archives would also fail.

@@ -1,7 +1,5 @@
 """Runs over several hours of a dataset. Each hour can fail independently."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence

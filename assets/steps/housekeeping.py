@@ -8,8 +8,6 @@ A replaced file is removed after a grace period, because readers might still be 
 records when each file was first found to be replaced. If the journal is lost, the grace period restarts.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections import defaultdict

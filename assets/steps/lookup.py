@@ -3,8 +3,6 @@
 Source: the service's lookup endpoint, /v2/articles/{name}.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import secrets

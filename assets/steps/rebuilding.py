@@ -5,8 +5,6 @@ rows, so Dagster's history of the hour or snapshot stays valid. A damaged file i
 converted.
 """
 
-from __future__ import annotations
-
 import logging
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -3,8 +3,6 @@
 Source: the service's snapshot endpoints, such as /v2/snapshots for articles.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime

@@ -6,8 +6,6 @@ file's `live_changes` and `articles_live` views read each file as soon as it is 
 Source: the service's realtime streams, /v2/articles on the stream host.
 """
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence

@@ -5,8 +5,6 @@ commands that list and fetch data are derived from these declarations. Code for 
 articles or the planning of chunks within a quota, belongs elsewhere. This package imports only the tables.
 """
 
-from __future__ import annotations
-
 import copyreg
 import enum
 from collections.abc import Callable

@@ -4,8 +4,6 @@ A file's name contains the number of its step, or the first and last numbers of 
 replaces the individual files of these steps. The file's metadata records the stream position.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -4,8 +4,6 @@ A file is named `<identifier>.<digits>.<kind>`, where `<digits>` are the first d
 content gets a new name, so a file is written once and never replaced.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Parallel map over items that succeed or fail independently, and progress reports for long tasks."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator

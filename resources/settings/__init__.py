@@ -4,8 +4,6 @@ This module reads the settings from the environment and the settings file (`.env
 and `types` parses the values. Reading settings does not access the network or any file except `.env`.
 """
 
-from __future__ import annotations
-
 import io
 import os
 from collections.abc import Mapping

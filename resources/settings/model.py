@@ -4,8 +4,6 @@ Commands read settings from the environment, and resources hold the values. The 
 settings that a run can change.
 """
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Literal

@@ -1,7 +1,5 @@
 """Types that parse and validate setting values, and the advice for invalid values."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

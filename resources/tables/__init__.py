@@ -4,8 +4,6 @@ Arrow schemas, DuckDB tables and comments, Dagster column schemas, checks and th
 declarations. This package depends only on pyarrow.
 """
 
-from __future__ import annotations
-
 from resources.tables.articles import ARTICLE_BODIES as ARTICLE_BODIES
 from resources.tables.articles import ARTICLE_CHANGES as ARTICLE_CHANGES
 from resources.tables.articles import ARTICLES as ARTICLES

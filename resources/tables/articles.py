@@ -4,8 +4,6 @@ Record fields come from the service's data dictionary for articles, versions, ev
 (2022 to 2024) were determined from recorded data.
 """
 
-from __future__ import annotations
-
 import enum
 from dataclasses import replace
 

@@ -1,12 +1,11 @@
 """Building blocks for declarations: Arrow types, columns, tables, macros, and columns shared by several tables."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
+from typing import Self
 
 import pyarrow as pa
 
@@ -102,9 +101,9 @@ class Table:
         return frozenset(column.name for column in self.columns if column.body)
 
     @cached_property
-    def narrow(self) -> Table:
+    def narrow(self) -> Self:
         """The table without its body columns, as stored in DuckDB."""
-        return Table(self.name, self.description, tuple(c for c in self.columns if not c.body), self.key)
+        return replace(self, columns=tuple(c for c in self.columns if not c.body))
 
 
 @dataclass(frozen=True)

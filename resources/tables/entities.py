@@ -4,8 +4,6 @@ Record fields come from the service's 2026 interface description (`wikidata_arti
 docs/decisions/0031 records the choices for underspecified fields. Maps and statements are stored as in the record.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Tables that describe the mirror: loaded files, stored snapshots, covered hours, rejected records and exact ranges."""
 
-from __future__ import annotations
-
 import enum
 from dataclasses import replace
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Lists published by the service: project types, languages, projects and namespaces."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from resources.tables.declaration import NAMESPACE_ID, PROJECT_ID, TEXT, Column, Table, required

@@ -5,8 +5,6 @@ Record fields come from the service's data dictionary for structured contents, t
 these tables include all article columns.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pyarrow as pa

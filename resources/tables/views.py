@@ -3,8 +3,6 @@
 The SQL for these views and macros is in `resources/warehouse/views`.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from resources.tables.articles import ARTICLE_CHANGES, ARTICLES

@@ -1,7 +1,5 @@
 """Dask client that selects suitable workers, distributes calls to them, and tolerates the loss of workers."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

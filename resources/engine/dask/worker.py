@@ -1,7 +1,5 @@
 """Dask worker process, with the calls that it executes and the data that it exchanges with a run."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import hashlib

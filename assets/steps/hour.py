@@ -54,8 +54,12 @@ class Plan:
 class PartialHourError(MirrorError):
     """Some projects in an hour have damaged files or unusable records. The other projects were loaded."""
 
-    def __init__(self, odd: Mapping[Place, str], damaged: Mapping[Place, Exception]) -> None:
-        # the message omits the hour, so that identical failures can be grouped
+    retryable = True
+    reasons: Mapping[Place, str] = {}
+
+    @classmethod
+    def of(cls, odd: Mapping[Place, str], damaged: Mapping[Place, Exception]) -> Self:
+        """Create the error for an hour. The message omits the hour, so that identical failures can be grouped."""
         names = listed([f"{project} namespace {namespace}" for project, namespace in (*odd, *damaged)], 3)
         words = [f"Nothing was loaded for {names}. The hour's other projects are loaded."]
         if odd:
@@ -66,10 +70,11 @@ class PartialHourError(MirrorError):
             )
         shown = [f"{project} namespace {number}: {why!s}" for (project, number), why in damaged.items()]
         words += shown[:3] + ([f"And {len(shown) - 3:,} more."] if len(shown) > 3 else [])
-        super().__init__(" ".join(words))
-        self.retryable = bool(odd) or any(map(retryable, damaged.values()))  # type: ignore[misc]  # class attribute
-        self.reasons = {place: f"Its record in the batch listing cannot be used ({why})." for place, why in odd.items()}
-        self.reasons |= {place: str(why) for place, why in damaged.items()}
+        reasons = {place: f"Its record in the batch listing cannot be used ({why})." for place, why in odd.items()}
+        error = cls(" ".join(words))
+        error.reasons = reasons | {place: str(why) for place, why in damaged.items()}
+        error.retryable = bool(odd) or any(map(retryable, damaged.values()))  # type: ignore[misc]  # class attribute
+        return error
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,7 @@ class ArchivedHour:
     def partial(self) -> PartialHourError | None:
         """Error for projects that could not be processed, or None if all projects succeeded."""
         odd = self.plan.odd
-        return PartialHourError(odd, self.damaged) if odd or self.damaged else None
+        return PartialHourError.of(odd, self.damaged) if odd or self.damaged else None
 
     def check(self) -> None:
         if (error := self.partial) is not None:

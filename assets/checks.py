@@ -22,7 +22,7 @@ from resources.datasets import Dataset, Family
 from resources.errors import MirrorError
 from resources.formatting import counted, hour_text, markdown_text
 from resources.lake import Archive, ConvertedFile, drift_of
-from resources.warehouse import Audit, Comparison, Warehouse
+from resources.warehouse import Comparison, Row, Warehouse
 
 #: Maximum number of findings that a message lists.
 NAMED = 20
@@ -107,7 +107,7 @@ class Made:
 
     archives: Mapping[str, Sequence[Archive]]
     conversions: Mapping[str, Sequence[ConvertedFile]]
-    audit: Callable[[], Mapping[str, Audit]]
+    audit: Callable[[], Mapping[str, Row]]
     compare: Callable[[], Sequence[Comparison]] = tuple
 
 
@@ -211,7 +211,7 @@ def of_snapshots(
     """Run the selected checks on snapshots. `made` maps identifiers to archived snapshots and their conversions."""
 
     @cache
-    def audit() -> dict[str, Audit]:
+    def audit() -> dict[str, Row]:
         with warehouse.auditing() as auditor:
             return auditor.snapshots(made, dataset)
 
@@ -266,16 +266,16 @@ def _known(made: Made) -> Found:
     return Found(wrong, len(conversions))
 
 
-def _audited(wrong: Callable[[Audit], str | bool | int], made: Made) -> Found:
+def _audited(wrong: Callable[[Row], str | bool | int], made: Made) -> Found:
     answers = [(name, wrong(audit)) for name, audit in made.audit().items()]
     return Found([f"{name}: {text}" for name, text in answers if text], len(answers))
 
 
-def _incomplete(one: Audit) -> str | bool:
+def _incomplete(one: Row) -> str | bool:
     return one.row_count != one.expected_count and f"{counted(one.row_count, 'row')} instead of {one.expected_count:,}"
 
 
-def _early(one: Audit) -> str | bool:
+def _early(one: Row) -> str | bool:
     return one.early_count > 0 and f"{counted(one.early_count, 'event')} from before the hour"
 
 

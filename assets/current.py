@@ -23,7 +23,7 @@ from resources.adapters import EngineResource, LakeResource, WarehouseResource
 from resources.datasets import Dataset
 from resources.formatting import counted, moment_text
 from resources.tables import ARTICLES, ENTITIES, Table
-from resources.warehouse import Applied, Auditor, Findings, LakeFileError, Overlooked, Warehouse
+from resources.warehouse import Applied, Auditor, Findings, LakeFileError, Warehouse
 
 CHECKED_HOURS = 24
 
@@ -133,7 +133,7 @@ class _Audited:
     turn: int | None
 
     @cached_property
-    def overlooked(self) -> tuple[Findings[Overlooked], Findings[Overlooked]]:
+    def overlooked(self) -> tuple[Findings, Findings]:
         """Return deleted rows that are still present, and rows that differ from their last change."""
         return self.auditor.overlooked(self.table, CHECKED_HOURS, name=NAMED)
 

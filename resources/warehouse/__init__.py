@@ -22,8 +22,6 @@ from resources.warehouse.read.ledger import Part as Part
 from resources.warehouse.read.ledger import named as named
 from resources.warehouse.read.ledger import named_in as named_in
 from resources.warehouse.records import Applied as Applied
-from resources.warehouse.records import Audit as Audit
-from resources.warehouse.records import HourAudit as HourAudit
 from resources.warehouse.records import HourLoad as HourLoad
 from resources.warehouse.records import HourStatus as HourStatus
 from resources.warehouse.records import LakeFileError as LakeFileError
@@ -40,5 +38,4 @@ from resources.warehouse.records import WarehouseFullError as WarehouseFullError
 from resources.warehouse.records import WarehouseVersionError as WarehouseVersionError
 from resources.warehouse.state.auditor import Auditor as Auditor
 from resources.warehouse.state.auditor import Findings as Findings
-from resources.warehouse.state.auditor import Overlooked as Overlooked
 from resources.warehouse.warehouse import Warehouse as Warehouse

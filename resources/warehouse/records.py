@@ -218,24 +218,6 @@ class Applied:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Audit:
-    """Audit of a snapshot version or hour: the numbers of rows, ledger rows, and rows with a repeated key.
-
-    `early_count` is the number of events before the hour.
-    """
-
-    row_count: int
-    expected_count: int
-    repeated_count: int
-    early_count: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class HourAudit(Audit):
-    batch_hour: datetime
-
-
 @dataclass(frozen=True)
 class QueryResult:
     """Query result as an Arrow table, with access to plain Python values."""

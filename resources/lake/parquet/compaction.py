@@ -125,7 +125,8 @@ def _rows(
             found = _chosen(_of_form(batches, table, start), start, source)
             start += len(batches[0])
             if len(found):
-                _count(found, given, counts)
+                for row in pa.table(found).group_by([*given]).aggregate([([], "count_all")]).to_pylist():
+                    counts[tuple(row[name] for name in given)] += row["count_all"]
                 yield found
     progress(sum(map(layout.storage.size, paths)))
 
@@ -171,7 +172,12 @@ def _reading(lake_path: str) -> Iterator[None]:
 def _side_by_side(files: list[pq.ParquetFile], names: list[str]) -> Iterator[tuple[pa.RecordBatch, ...]]:
     """Yield the same rows from all files, a few megabytes at a time. Readers can return fewer rows than requested."""
     rows = min(rows_at_once(file.metadata, _READ_BYTES, GROUP_ROWS) for file in files)
-    readers = [_batches(file, rows, name) for file, name in zip(files, names, strict=True)]
+
+    def batches_of(file: pq.ParquetFile, lake_path: str) -> Iterator[pa.RecordBatch]:
+        with _reading(lake_path):
+            yield from file.iter_batches(rows)
+
+    readers = [batches_of(file, name) for file, name in zip(files, names, strict=True)]
     held = [next(reader, None) for reader in readers]
     while batches := [batch for batch in held if batch is not None]:
         count = min(map(len, batches))
@@ -180,11 +186,6 @@ def _side_by_side(files: list[pq.ParquetFile], names: list[str]) -> Iterator[tup
             batch.slice(count) if len(batch) > count else next(reader, None)
             for batch, reader in zip(batches, readers, strict=True)
         ]
-
-
-def _batches(file: pq.ParquetFile, rows: int, lake_path: str) -> Iterator[pa.RecordBatch]:
-    with _reading(lake_path):
-        yield from file.iter_batches(rows)
 
 
 def _of_form(batches: Iterable[pa.RecordBatch], table: Table, start: int) -> pa.RecordBatch:
@@ -221,12 +222,6 @@ def _part(hours: pa.Array, projects: pa.Array, namespaces: pa.Array) -> pa.Array
     return pc.binary_join_element_wise(
         pc.cast(hours.cast("int64"), "string"), projects, pc.cast(namespaces, "string"), " "
     )
-
-
-def _count(batch: pa.RecordBatch, given: tuple[str, ...], counts: Counter[Part]) -> None:
-    found = pa.Table.from_batches([batch]).group_by(list(given)).aggregate([([], "count_all")])
-    for row in found.to_pylist():
-        counts[tuple(row[name] for name in given)] += row["count_all"]
 
 
 #: An encoded row group, with the index of its file in `_forms`, and its first and last project.

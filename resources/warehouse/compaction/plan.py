@@ -133,7 +133,7 @@ def merges(units: Iterable[Unit], now: datetime) -> list[Merge]:
     Rows of a dropped project are removed immediately.
     """
     left = list(units)
-    found: list[tuple[datetime, Merge]] = []
+    found: list[Merge] = []
     for span in reversed(SPANS):
         windows: defaultdict[datetime, list[Unit]] = defaultdict(list)
         for unit in left:
@@ -150,11 +150,10 @@ def merges(units: Iterable[Unit], now: datetime) -> list[Merge]:
             if mended or _is_worth(files, size):
                 name, label = f"{span.name}_{start:%Y-%m-%dT%H}", span.name.replace("_", " ")
                 label += f" from {hour_text(start)} UTC"
-                merge = Merge(span.name, name, label, files, size, start, span.end(start), tuple(some))
-                found.append((start, merge))
+                found.append(Merge(span.name, name, label, files, size, start, span.end(start), tuple(some)))
                 taken = set(map(id, some))
                 left = [unit for unit in left if id(unit) not in taken]
-    return [merge for _, merge in sorted(found, key=lambda one: (one[0], one[1].span), reverse=True)]
+    return sorted(found, key=lambda merge: (merge.first_hour, merge.span), reverse=True)
 
 
 def _is_worth(file_count: int, lake_bytes: int) -> bool:

@@ -76,13 +76,13 @@ def load_hour(
 
     Files that were already loaded with the same digest are skipped, unless `reload` is set or their compacted file is
     missing or damaged. If all files are skipped and no state changes, `changed` is False. A file determines the state
-    of its project and namespace; rows of other scopes are preserved. Raises LakeFileError if a file is missing or
-    contradicts the announced counts, and ValueError if the arguments contradict each other. Neither error changes
-    anything.
+    of its project and namespace; rows of other scopes are preserved. Raises LakeFileError, without changing anything,
+    if a file is missing, belongs to another hour, or contradicts the announced counts.
     """
     started, (connection, lake_root, now) = time.perf_counter(), build
-    _check_arguments(hour, files, statuses)
     key, by_place = [dataset.name, hour], {(file.project_id, file.namespace_id): file for file in files}
+    if len(by_place) < len(files):
+        raise ValueError(f"Hour {utc_text(hour)} has two files for the same project and namespace.")
     with transaction(connection):
         loaded = "SELECT project_id, namespace_id, digest FROM loads WHERE table_name = ? AND batch_hour = ?"
         known = {(project, namespace): digest for project, namespace, digest in answer(connection, loaded, key)}
@@ -110,20 +110,6 @@ def load_hour(
         held_duplicate_count=int(held[1] or 0),
         seconds=time.perf_counter() - started,
     )
-
-
-def _check_arguments(hour: datetime, files: Sequence[ConvertedFile], statuses: Sequence[HourStatus]) -> None:
-    if hour.tzinfo is None or (hour.minute, hour.second, hour.microsecond) != (0, 0, 0):
-        raise ValueError(f"{hour} is not a time-zone-aware time at the start of an hour.")
-    items: list[ConvertedFile | HourStatus] = [*files, *statuses]
-    for item in items:
-        if item.batch_hour != hour:
-            raise ValueError(
-                f"{item.project_id} {item.namespace_id} belongs to hour {item.batch_hour}, not to {utc_text(hour)}."
-            )
-    pairs = [(file.project_id, file.namespace_id) for file in files]
-    if len(set(pairs)) < len(pairs):
-        raise ValueError(f"Hour {utc_text(hour)} has two files for the same project and namespace.")
 
 
 def _replace_rows(

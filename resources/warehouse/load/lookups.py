@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
 import duckdb
 
@@ -18,6 +17,8 @@ from resources.warehouse.database.sql import FORMULAS, column_list, filled, stat
 from resources.warehouse.load.files import announce, enter, unreadable
 from resources.warehouse.records import Row
 
+#: A page: its project, its namespace and its title.
+Page = tuple[str, int, str]
 #: Maximum number of rejected records whose pages are looked up, newest first.
 _MOST_LINES = 1000
 #: Maximum time from an hour's start to the last event in its file. The export ends a few minutes after the hour.
@@ -82,14 +83,6 @@ def load_lookups(build: Build, files: Sequence[ConvertedFile], *, reload: bool =
     return sum(file.row_count for file in fresh)
 
 
-class Page(NamedTuple):
-    """A page, identified by its title."""
-
-    project_id: str
-    namespace_id: int
-    name: str
-
-
 def lookup_digests(build: Build) -> frozenset[tuple[datetime, str]]:
     """Return the loaded lookup files as (run start time, digest) pairs."""
     return frozenset(answer(build.connection, "SELECT source_at, digest FROM loads WHERE table_name = 'lookups'"))
@@ -113,7 +106,7 @@ def lookups_since(build: Build, moment: datetime, purpose: str | None = None) ->
 def lookups_due(build: Build, watched: Sequence[tuple[str, str]], now: datetime) -> list[Page]:
     """Return the watched (project, title) pairs to look up: new, changed, or not found at least a day ago."""
     parameters = {"projects": [one[0] for one in watched], "names": [one[1] for one in watched], "now": now}
-    return [Page(*row) for row in answer(build.connection, statement("read/due"), parameters)] if watched else []
+    return [*answer(build.connection, statement("read/due"), parameters)] if watched else []
 
 
 def uncertain_pages(
@@ -134,7 +127,7 @@ def uncertain_pages(
     found = answer(connection, statement("read/unresolved"), told | {"now": now}) if named else []
     text = statement("read/uncertain", beginnings=statement("load/beginnings"))
     found += answer(connection, text, scope | {"limit": limit, "now": now})
-    return [Page(*row) for row in dict.fromkeys(found)][:limit]
+    return [*dict.fromkeys(found)][:limit]
 
 
 def sampled_pages(build: Build, projects: Sequence[str], namespaces: Sequence[int], count: int) -> list[Row]:

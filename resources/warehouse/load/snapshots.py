@@ -20,7 +20,7 @@ import duckdb
 
 from resources.datasets.paths import short
 from resources.tables import SNAPSHOTS
-from resources.warehouse.database.connect import Build, answer, raise_revision
+from resources.warehouse.database.connect import Build, answer, raise_revision, records
 from resources.warehouse.database.sql import FORMULAS, column_list, identifier, temporary_table, transaction
 from resources.warehouse.load.files import (
     announce,
@@ -32,7 +32,7 @@ from resources.warehouse.load.files import (
     unreadable,
 )
 from resources.warehouse.read.lake_parts import LakePart, derived
-from resources.warehouse.records import LakeFileError, Snapshot, SnapshotLoad
+from resources.warehouse.records import LakeFileError, Row, Snapshot, SnapshotLoad
 
 #: Default number of older article snapshot versions to retain for historical page states.
 KEEP_REPLACED = 2
@@ -41,7 +41,6 @@ MARGIN = timedelta(minutes=10)
 _MICROSECOND = timedelta(microseconds=1)
 #: Range, in microseconds, over which the versions' `source_at` values are spread.
 _SPREAD = 999_000
-_IS_VERSION = "(table_name, snapshot_id, snapshot_version) = (?, ?, ?)"
 _OF_SCOPE = "(table_name, project_id, namespace_id) = (?, ?, ?)"
 
 
@@ -54,78 +53,60 @@ def load_snapshot(
     again if `reload` is set, or if a compacted file with its rows is missing or damaged. If the dataset has a current
     state, the newest version is its base, and `keep_replaced` older versions are retained for historical page states.
     In other datasets, the new version replaces the previous version. Raises LakeFileError if a file is missing or
-    contradicts the announced counts, and ValueError if the arguments contradict each other. Neither error changes
-    anything.
+    contradicts the announced counts. In this case, nothing is changed.
     """
     started, (connection, lake_root, now) = time.perf_counter(), build
-    _check_arguments(snapshot, keep_replaced)
-    with transaction(connection):
-        known = answer(
-            connection,
-            f"SELECT boundary_at, row_count, duplicate_count, source_at FROM snapshots WHERE {_IS_VERSION}",  # noqa: S608  constant
-            [snapshot.dataset.name, snapshot.snapshot_id, snapshot.snapshot_version],
+    digests = {file.identifier: file.digest for file in snapshot.files}
+    if len(digests) != snapshot.file_count:
+        raise LakeFileError(
+            f"Snapshot {snapshot.snapshot_id} is incomplete: it has {len(digests)} of its {snapshot.file_count} files. "
+            "Nothing was changed; the previously loaded version stays in use. Fetch and convert the other files, then "
+            "load the snapshot again."
         )
-        source_at = known[0][3] if known else None
+    with transaction(connection):
+        versions = _versions(connection, snapshot)
+        known, base = _own(versions, snapshot), versions[0].snapshot_version if versions else None
+        source_at = known.source_at if known else None
         loaded = f"SELECT identifier, digest FROM loads WHERE {_OF_SCOPE} AND source_at = ?"  # noqa: S608  constant
         held = dict(answer(connection, loaded, [*_scope(snapshot), source_at]))
-        digests = {file.identifier: file.digest for file in snapshot.files}
         lost = lost_in(connection, lake_root, snapshot.dataset, source_at)
         changed = reload or not known or tuple(_scope(snapshot)[1:]) in lost or held != digests
         has_state = snapshot.dataset.state is not None
-        before = versions = _newest_first(connection, snapshot)
-        dropped: list[str] = []
+        dropped: list[Row] = []
         if changed:
             if known:
-                _drop(connection, snapshot, snapshot.snapshot_version)
-            boundary, row_count, duplicates = _take_in(build, snapshot)
-            versions = _newest_first(connection, snapshot)
-            replaced = [version for version in versions if version != snapshot.snapshot_version]
-            dropped = versions[1 + keep_replaced :] if has_state else replaced
-            for version in dropped:
-                _drop(connection, snapshot, version)
+                _drop(connection, snapshot, known)
+            _take_in(build, snapshot)
+            versions = _versions(connection, snapshot)
+            known = _own(versions, snapshot)
+            dropped = versions[1 + keep_replaced :] if has_state else [one for one in versions if one is not known]
+            for one in dropped:
+                _drop(connection, snapshot, one)
             retire(connection)
             raise_revision(connection)
-        else:
-            boundary, row_count, duplicates, _ = known[0]
-        is_base = versions[0] == snapshot.snapshot_version or not has_state
+        is_base = versions[0] is known or not has_state
+        assert known is not None  # it is loaded now
         if changed and not is_base:
-            _mark(connection, snapshot, snapshot.snapshot_version, now)
-        if has_state and versions[:1] != before[:1]:
+            _mark(connection, snapshot, known, now)
+        if has_state and versions[0].snapshot_version != base:
             _mark(connection, snapshot, versions[0], None)
     return SnapshotLoad(
         snapshot_id=snapshot.snapshot_id,
         snapshot_version=snapshot.snapshot_version,
         changed=changed,
         is_base=is_base,
-        boundary_at=boundary,
+        boundary_at=known.boundary_at,
         file_count=len(snapshot.files),
-        row_count=row_count,
-        duplicate_count=duplicates,
+        row_count=known.row_count,
+        duplicate_count=known.duplicate_count,
         reject_count=sum(file.reject_count for file in snapshot.files),
-        dropped_versions=tuple(dropped),
+        dropped_versions=tuple(one.snapshot_version for one in dropped),
         seconds=time.perf_counter() - started,
     )
 
 
-def _check_arguments(snapshot: Snapshot, keep_replaced: int) -> None:
-    if keep_replaced < 0:
-        raise ValueError(f"{keep_replaced} is not a valid number of replaced versions to keep; the minimum is 0.")
-    identifiers = [file.identifier for file in snapshot.files]
-    if len(set(identifiers)) < len(identifiers):
-        raise ValueError(f"Snapshot {snapshot.snapshot_id} has two files with the same identifier.")
-    if len(identifiers) != snapshot.file_count:
-        raise LakeFileError(
-            f"Snapshot {snapshot.snapshot_id} is incomplete: it has {len(identifiers)} of its {snapshot.file_count} "
-            "files. Nothing was changed; the previously loaded version stays in use. Fetch and convert the other "
-            "files, then load the snapshot again."
-        )
-
-
-def _take_in(build: Build, snapshot: Snapshot) -> tuple[datetime | None, int, int]:
-    """Insert a version's rows, masks, rejects and ledger entries.
-
-    Return the boundary, the row count and the duplicate count.
-    """
+def _take_in(build: Build, snapshot: Snapshot) -> None:
+    """Insert a version's rows, masks, rejects and ledger entries."""
     (connection, _, now), dataset = build, snapshot.dataset
     folder = f"{dataset.name}/{snapshot.snapshot_id}/{short(snapshot.snapshot_version)}"
     files = ((file, folder) for file in snapshot.files)
@@ -161,7 +142,6 @@ def _take_in(build: Build, snapshot: Snapshot) -> tuple[datetime | None, int, in
     }
     temporary_table(connection, "version", [version], SNAPSHOTS.schema)
     connection.execute("INSERT INTO snapshots BY NAME FROM version")
-    return boundary, row_count, duplicates
 
 
 def _insert_derived(build: Build, snapshot: Snapshot, source: datetime, paths: Sequence[str]) -> None:
@@ -217,50 +197,40 @@ def _source_at(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, moment
     return hour
 
 
-def _mark(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, version: str, now: datetime | None) -> None:
+def _mark(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, version: Row, now: datetime | None) -> None:
     """Set a version's `applied_at`. None means that the version is pending for the current state.
 
     If the newest version is reloaded with older rows, an older version can become the base again. In this case, the
     older version is applied completely.
     """
-    source = "(table_name, project_id, namespace_id, source_at)"
-    of_version = f"{source} IN (SELECT {source} FROM snapshots WHERE {_OF_SCOPE} AND snapshot_version = ?)"  # noqa: S608
     for table in ("loads", "snapshots"):
-        connection.execute(
-            f"UPDATE {table} SET applied_at = ? WHERE {of_version}",  # noqa: S608  constant words
-            [now, *_scope(snapshot), version],
-        )
+        query = f"UPDATE {table} SET applied_at = ? WHERE {_OF_SCOPE} AND source_at = ?"  # noqa: S608  constant words
+        connection.execute(query, [now, *_scope(snapshot), version.source_at])
 
 
-def _newest_first(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> list[str]:
+def _versions(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> list[Row]:
     """Return a snapshot's loaded versions, starting with the newest, which is the base of the current state."""
-    found = connection.execute(
-        f"SELECT snapshot_version FROM snapshots WHERE {_OF_SCOPE} "  # noqa: S608  constant words
-        f"ORDER BY {FORMULAS['newest_snapshot_first']}",
-        _scope(snapshot),
-    ).fetchall()
-    return [version for (version,) in found]
+    query = f"FROM snapshots WHERE {_OF_SCOPE} ORDER BY {FORMULAS['newest_snapshot_first']}"
+    return records(connection, query, _scope(snapshot))
 
 
-def _drop(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, version: str) -> None:
+def _own(versions: Sequence[Row], snapshot: Snapshot) -> Row | None:
+    return next((one for one in versions if one.snapshot_version == snapshot.snapshot_version), None)
+
+
+def _drop(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, version: Row) -> None:
     """Remove a snapshot version, inside a transaction."""
-    key = [*_scope(snapshot), version]
-    (hour,) = answer(connection, f"SELECT source_at FROM snapshots WHERE {_OF_SCOPE} AND snapshot_version = ?", key)[0]  # noqa: S608
-    source = [*_scope(snapshot), hour]
-    of_version = f"FROM {{}} WHERE {_OF_SCOPE} AND source_at = ?"
-    connection.execute(
-        f"DELETE FROM internal.hidden_rows WHERE lake_path IN (SELECT lake_path {of_version.format('loads')})",  # noqa: S608
-        source,
-    )
-    for table in ("loads", "rejects"):
-        connection.execute(f"DELETE {of_version.format(table)}", source)
+    of_version, source = f"WHERE {_OF_SCOPE} AND source_at = ?", [*_scope(snapshot), version.source_at]
+    of_files = f"SELECT lake_path FROM loads {of_version}"  # noqa: S608  constant words
+    connection.execute(f"DELETE FROM internal.hidden_rows WHERE lake_path IN ({of_files})", source)  # noqa: S608
+    for table in ("loads", "rejects", "snapshots"):
+        connection.execute(f"DELETE FROM {table} {of_version}", source)  # noqa: S608
     if not snapshot.dataset.rows_stay_in_lake:
+        name = identifier(snapshot.dataset.name)
         connection.execute(
-            f"DELETE FROM {identifier(snapshot.dataset.name)} WHERE snapshot_version = ? "  # noqa: S608  a declared name
-            f"AND snapshot_id IN (SELECT snapshot_id FROM snapshots WHERE {_OF_SCOPE})",
-            [version, *_scope(snapshot)],
+            f"DELETE FROM {name} WHERE (project_id, namespace_id, snapshot_version) = (?, ?, ?)",  # noqa: S608
+            [snapshot.project_id, snapshot.namespace_id, version.snapshot_version],
         )
-    connection.execute(f"DELETE FROM snapshots WHERE {_OF_SCOPE} AND snapshot_version = ?", key)  # noqa: S608  constant words
 
 
 def _scope(snapshot: Snapshot) -> list[str | int]:

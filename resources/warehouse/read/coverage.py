@@ -152,55 +152,43 @@ def health(
     `scopes` contains each hourly dataset's mirrored (project, namespace) pairs. Raises NotPublishedError.
     """
     newest = last_complete_hour(now)
+    since = newest - (hours - 1) * _HOUR
     found = Health()
     for dataset, scope in scopes.items():
         if not scope:
             continue
+        base, prefix = base_of(dataset), _prefix(dataset.name)
         with warehouse.opened(published=published) as reader:
-            since = newest - (hours - 1) * _HOUR
-            places, others = _survey(reader, dataset, scope, since, newest, published=published)
+            told = reader.scopes(since, dataset, published=published)
+            bases = None if base is None else reader.snapshot_scopes(base, published=published)
+            rows = reader.coverage(since, newest + _HOUR, published=published, dataset=dataset)
+        known = {(project, namespace): about for project, namespace, *about in told}
+        there = {
+            (row.project_id, row.namespace_id, row.batch_hour): Cell(
+                row.batch_hour, row.state, row.row_count, (row.load_count or 0) > 1, row.reason
+            )
+            for row in rows
+        }
+        places = []
+        for place in sorted(set(scope)):
+            first_hour, has_begun, *newest_and_gaps = known.get(place) or (newest + _HOUR, False, None, 0, None)
+            cells = []
+            for hour in (since + number * _HOUR for number in range(hours)):
+                is_before = hour < first_hour
+                cell = there.get((*place, hour), Cell(hour, OUTSIDE if is_before else UNKNOWN))
+                if has_begun and is_before and cell.state == HourState.PAST_RETENTION:
+                    cell = Cell(hour, OUTSIDE)  # the hour was requested but can no longer be fetched
+                cells.append(cell)
+            has_snapshot = None if bases is None else place in bases
+            places.append(Place(*[*place, tuple(cells), dataset.name, *newest_and_gaps, has_snapshot]))
         found.places.extend(places)
-        found.unmirrored.extend(f"{_prefix(dataset.name)}{project} namespace {number}" for project, number in others)
-        if bare := [place.name.removeprefix(_prefix(dataset.name)) for place in places if place.has_snapshot is False]:
-            found.without_snapshot.append(f"{_prefix(dataset.name)}{listed(bare, _NAMED)}: {NO_SNAPSHOT}.")
+        others = sorted(known.keys() - set(scope))
+        found.unmirrored.extend(f"{prefix}{project} namespace {number}" for project, number in others)
+        if bare := [place.name.removeprefix(prefix) for place in places if place.has_snapshot is False]:
+            found.without_snapshot.append(f"{prefix}{listed(bare, _NAMED)}: {NO_SNAPSHOT}.")
     found.lagging.extend(sentence for place in found.places if (sentence := _lag(place, now)) is not None)
     found.gaps.extend(gaps(found.places, now))
     return found
-
-
-def _survey(
-    warehouse: Reader,
-    dataset: Dataset,
-    scope: Sequence[tuple[str, int]],
-    since: datetime,
-    until: datetime,
-    *,
-    published: bool,
-) -> tuple[list[Place], list[tuple[str, int]]]:
-    """Return the mirrored projects and namespaces with their hours, and known pairs that are not mirrored."""
-    scopes = warehouse.scopes(since, dataset, published=published)
-    known = {(project, namespace): about for project, namespace, *about in scopes}
-    base = base_of(dataset)
-    bases = None if base is None else warehouse.snapshot_scopes(base, published=published)
-    found: dict[tuple[str, int], dict[datetime, Cell]] = {}
-    for row in warehouse.coverage(since, until + _HOUR, published=published, dataset=dataset):
-        cell = Cell(row.batch_hour, row.state, row.row_count, (row.load_count or 0) > 1, row.reason)
-        found.setdefault((row.project_id, row.namespace_id), {})[row.batch_hour] = cell
-    hours = [since + number * _HOUR for number in range((until - since) // _HOUR + 1)]
-    places = []
-    for place in sorted(set(scope)):
-        first_hour, has_begun, *newest_and_gaps = known.get(place) or (until + _HOUR, False, None, 0, None)
-        there = found.get(place, {})
-        cells = []
-        for hour in hours:
-            is_before = hour < first_hour
-            cell = there.get(hour, Cell(hour, OUTSIDE if is_before else UNKNOWN))
-            if has_begun and is_before and cell.state == HourState.PAST_RETENTION:
-                cell = Cell(hour, OUTSIDE)  # the hour was requested but can no longer be fetched
-            cells.append(cell)
-        has_snapshot = None if bases is None else place in bases
-        places.append(Place(*[*place, tuple(cells), dataset.name, *newest_and_gaps, has_snapshot]))
-    return places, sorted(known.keys() - set(scope))
 
 
 def _lag(place: Place, now: datetime) -> str | None:

@@ -22,7 +22,7 @@ from resources.warehouse.database.connect import Connector, answer, records
 from resources.warehouse.database.sql import FORMULAS, column_list, identifier, quoted, statement
 from resources.warehouse.read.lake_parts import make_all_changes, window
 from resources.warehouse.read.ledger import FaultyFile, faulty_files
-from resources.warehouse.records import HourAudit, QueryError, QueryResult, Row
+from resources.warehouse.records import QueryError, QueryResult, Row
 
 #: DuckDB table functions that only read or generate rows. Scalar functions and the file's macros have no side effects.
 _READING = (
@@ -170,8 +170,12 @@ class Reader:
         query = f"SELECT {column_list(PROJECT_STATE)} FROM project_state ORDER BY project_id, namespace_id"  # noqa: S608
         return self._rows(query, {}, published=published)
 
-    def audit(self, hours: Iterable[datetime], dataset: Dataset) -> list[HourAudit]:
-        """Recount the rows of loaded hours, and return the counts along with the ledger's counts, in order."""
+    def audit(self, hours: Iterable[datetime], dataset: Dataset) -> list[Row]:
+        """Recount the rows of loaded hours, and return the counts along with the ledger's counts, in order.
+
+        Each result has the numbers of rows, ledger rows (`expected_count`), rows with a repeated key, and events before
+        the hour (`early_count`).
+        """
         table = dataset.table
         columns = [identifier(name) for name in table.key if name != "batch_hour"]
         key = {column: column for column in ('"project_id"', '"namespace_id"', *columns)}
@@ -197,8 +201,7 @@ class Reader:
                 has_key=" AND ".join(f"{column} IS NOT NULL" for column in columns) or "false",
                 event_at="event_at" if "event_at" in table.schema.names else "NULL",
             )
-            found = connection.sql(text, params=values).to_arrow_table()
-        return [HourAudit(**row) for row in found.to_pylist()]
+            return records(connection, text, values)
 
     def sql(self, query: str, parameters: Sequence[Any] = (), *, is_confined: bool = False) -> QueryResult:
         """Query the published file. `parameters` replace the `?` placeholders in the query.

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import duckdb
 
 from resources.datasets import Dataset, Family
 from resources.tables import ARTICLES, ENTITIES, Table
-from resources.warehouse.database.connect import answer
+from resources.warehouse.database.connect import answer, records
 from resources.warehouse.database.sql import filled, identifier, statement
 from resources.warehouse.read.lake_parts import lake_parts
-from resources.warehouse.records import Audit
+from resources.warehouse.records import Row
 from resources.warehouse.state.applier import applied_to
 from resources.warehouse.state.entities import with_rule
 
@@ -53,34 +52,19 @@ ANTI JOIN (SELECT project_id FROM snapshots WHERE applied_at IS NULL) AS pending
 # Query that reads only the key columns. Columns that were declared after files were written are never in a key.
 _KEYS_OF_SNAPSHOT = """
 SELECT CAST(coalesce(sum(copies), 0) AS BIGINT) AS row_count,
-  CAST(coalesce(sum(copies - 1), 0) AS BIGINT) AS repeated_count
+  CAST(coalesce(sum(copies - 1), 0) AS BIGINT) AS repeated_count,
+  {expected} AS expected_count, 0 AS early_count
 FROM (SELECT count(*) AS copies FROM {rows} GROUP BY {key})
 """
-_Finding = TypeVar("_Finding")
 
 
 @dataclass(frozen=True)
-class Findings(Generic[_Finding]):
+class Findings:
     """The first findings, the total number of findings, and the number of rows examined."""
 
-    named: tuple[_Finding, ...]
+    named: tuple[Any, ...]
     count: int
     looked_at: int
-
-
-@dataclass(frozen=True)
-class Overlooked:
-    """A title or entity whose current state contradicts its last known event.
-
-    `is_deleted` means that the last known event is a delete. `held_at` is the time of the current state's row, or None
-    if no such row exists.
-    """
-
-    project_id: str
-    name: str
-    is_deleted: bool
-    known_at: datetime
-    held_at: datetime | None
 
 
 class Auditor:
@@ -89,8 +73,8 @@ class Auditor:
     def __init__(self, connection: duckdb.DuckDBPyConnection, lake_root: Path) -> None:
         self._connection, self._lake_root = connection, lake_root
 
-    def snapshots(self, identifiers: Iterable[str], dataset: Dataset) -> dict[str, Audit]:
-        """Count the rows of each snapshot's most recently loaded version, in DuckDB or in the lake."""
+    def snapshots(self, identifiers: Iterable[str], dataset: Dataset) -> dict[str, Row]:
+        """Count the rows of each snapshot's most recently loaded version, as `Reader.audit` does for hours."""
         loaded = (
             "SELECT snapshot_version, row_count - duplicate_count FROM snapshots "
             "WHERE table_name = ? AND snapshot_id = ? ORDER BY loaded_at DESC, snapshot_version LIMIT 1"
@@ -107,12 +91,11 @@ class Auditor:
                 if not in_lake:
                     rows = f"(FROM {identifier(dataset.name)} WHERE snapshot_id = ? AND snapshot_version = ?)"
                     parameters = [name, version]
-                query = filled(_KEYS_OF_SNAPSHOT, rows=rows, key=key)
-                [(row_count, repeated)] = answer(self._connection, query, parameters)
-                found[name] = Audit(row_count=row_count, expected_count=expected, repeated_count=repeated)
+                query = filled(_KEYS_OF_SNAPSHOT, rows=rows, key=key, expected=str(expected))
+                [found[name]] = records(self._connection, query, parameters)
         return found
 
-    def repeated(self, state: Table, turn: int | None = None, *, name: int) -> Findings[tuple[str, str | int, int]]:
+    def repeated(self, state: Table, turn: int | None = None, *, name: int) -> Findings:
         """Find repeated keys in a current state, and list at most `name` of these keys.
 
         Each finding contains the project, the key's other column, and the number of rows. If `turn` is None, all rows
@@ -129,13 +112,13 @@ class Auditor:
                 total += rows[0][3] if rows else 0
         return Findings(tuple(named[:name]), total, count if turn is None else -(-count // parts))
 
-    def overlooked(
-        self, state: Table, hour_count: int, *, name: int
-    ) -> tuple[Findings[Overlooked], Findings[Overlooked]]:
+    def overlooked(self, state: Table, hour_count: int, *, name: int) -> tuple[Findings, Findings]:
         """Find differences between a current state and the newest `hour_count` applied hours.
 
-        Return deleted pages that are still present, and all other differences. Each result lists at most `name`
-        findings. Hours removed from the build file are skipped, as are projects that a new snapshot will change.
+        Return deleted pages that are still present, and all other differences. Each result lists at most `name` titles
+        or entities, with the time of their last known event (`known_at`, a delete if `is_deleted`) and of their row in
+        the current state (`held_at`, or None). Hours removed from the build file are skipped, as are projects that a
+        new snapshot will change.
         """
         (changes,) = applied_to(state, Family.HOURLY)
         last = (
@@ -147,12 +130,9 @@ class Auditor:
         query = statement(f"state/overlooked_{state.name}", overlooked=_OVERLOOKED, of_hours=_OF_HOURS)
         query = query if state is ARTICLES else with_rule(query)
         hours = {"hours": list(taken), "first": min(taken, default=None), "last": max(taken, default=None)}
-        rows = answer(self._connection, query, hours | {"table": changes, "limit": name})
-        found = ([row for row in rows if row[5] is is_there] for is_there in (True, False))
-        there, others = (
-            Findings(tuple(Overlooked(*row[:5]) for row in some), some[0][6] if some else 0, sum(taken.values()))
-            for some in found
-        )
+        rows = records(self._connection, query, hours | {"table": changes, "limit": name})
+        found = ([row for row in rows if row.is_there_still is is_there] for is_there in (True, False))
+        there, others = (Findings(tuple(some), some[0].total if some else 0, sum(taken.values())) for some in found)
         return there, others
 
     def keys(self, dataset: Dataset) -> list[tuple[Any, ...]]:

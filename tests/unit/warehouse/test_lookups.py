@@ -44,7 +44,7 @@ def test_pages_of_rejected_lines_are_looked_up_until_something_is_known_of_them(
     """
 
     def wanted():
-        return [one.name for one in warehouse.uncertain_pages(["enwiki"], [0], 10, clock())]
+        return [name for _, _, name in warehouse.uncertain_pages(["enwiki"], [0], 10, clock())]
 
     names = ["Asked", "Both_spellings", "Changed", "Gone", "Watched"]
     rejects = [f'{{"name":"{name}","event": spoiled'.encode() for name in names]

@@ -61,7 +61,7 @@ class _Cutter:
         if mark == size:
             return
         if len(self._spans) >= BLOCK_LINES_MAX:
-            yield from self._cut()
+            yield from self.cut()
         if self._filled + len(head) > self._room:
             yield from self._turn()
         if self._spans and self._spans[-1].place == self._filled:
@@ -76,11 +76,6 @@ class _Cutter:
         if self._filled > self._start and self._memory[self._filled - 1] != _LF:
             self._memory[self._filled] = _LF
             self._filled += 1
-
-    def rest(self) -> Iterator[Block]:
-        """Yield the lines that remain after the last member."""
-        yield from self._cut()
-        self.close()
 
     def close(self) -> None:
         """Return the buffer to the pool."""
@@ -103,7 +98,7 @@ class _Cutter:
         self._remaining -= count
         return count
 
-    def _cut(self) -> Iterator[Block]:
+    def cut(self) -> Iterator[Block]:
         """Yield the buffer's complete lines as blocks."""
         while self._spans:
             spans, count, end = self._measure()
@@ -136,7 +131,7 @@ class _Cutter:
 
     def _turn(self) -> Iterator[Block | LongLine]:
         """Yield a full buffer's complete lines, and copy the incomplete line to another buffer."""
-        yield from self._cut()
+        yield from self.cut()
         if self._filled - self._start >= self._room:
             yield from self._long()
         else:
@@ -247,6 +242,6 @@ def read_blocks(
         try:
             for name, size in members(stream, contents):
                 yield from cutter.member(name, size)
-            yield from cutter.rest()
+            yield from cutter.cut()
         finally:
             cutter.close()

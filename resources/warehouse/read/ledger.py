@@ -225,13 +225,41 @@ def faults(
     paths = sorted({with_rows(path) for path in relative.values()})
     known = {path: (size, count) for path, size, count in answer(connection, _EXPECTED, {"paths": paths})}
     notes = damaged(lake_root.parent)
-    found = {}
-    for path, name in relative.items():
-        expected = known.get(with_rows(name), (None, None))
-        why = _fault(root, path, name, *expected, notes.get(name), 0 if name in was_faulty else known_ns)
-        if why is not None:
-            found[path] = FaultyFile(name, why, is_gone=why in (_NO_NAME, _GONE))
-    return found
+
+    def fault(path: Path, name: str) -> str | None:
+        # DuckDB would read every file that matches a pattern
+        if not files.is_name(name) or _PATTERN.intersection(name):
+            return _NO_NAME
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            return _GONE
+        except OSError as error:
+            return f"cannot be read: {clause(error)}"
+        if (kind := files.not_a_file(status.st_mode)) is not None:
+            return f"cannot be read: {kind}"
+        mark, why = notes.get(name, (None, ""))
+        if mark == mark_of(status):
+            return f"is damaged: {why}"
+        size, row_count = known.get(with_rows(name), (None, None))
+        total, other = status.st_size, with_rows(name) if name != with_rows(name) else with_bodies(name)
+        if size is not None and other != name:
+            # the ledger stores the total size of both files; the other file's fault is reported separately
+            with contextlib.suppress(OSError):
+                size -= (root / other).stat().st_size
+        if size not in (None, total) and other == name:
+            return f"has {total} bytes, but the ledger says {size}"
+        is_known = size in (None, total) and name not in was_faulty
+        if is_known and max(status.st_mtime_ns, status.st_ctime_ns) < known_ns:
+            return None
+        try:
+            count = read_footer(path).num_rows
+        except UNREADABLE as error:
+            return f"cannot be read as Parquet: {clause(error)}"
+        return None if row_count in (None, count) else f"has {count} rows, but the ledger says {row_count}"
+
+    found = {path: (name, why) for path, name in relative.items() if (why := fault(path, name)) is not None}
+    return {path: FaultyFile(name, why, is_gone=why in (_NO_NAME, _GONE)) for path, (name, why) in found.items()}
 
 
 def faulty_files(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> list[FaultyFile]:
@@ -256,55 +284,6 @@ def faulty(connection: duckdb.DuckDBPyConnection, lake_root: Path, lake_paths: I
     halves = {root / half for name in names for half in (name, with_bodies(name))}
     found = faults(connection, lake_root, halves) if halves else {}
     return {with_rows(file.lake_path): file for file in found.values()}
-
-
-def _fault(
-    root: Path,
-    path: Path,
-    name: str,
-    expected: int | None,
-    row_count: int | None,
-    noted: tuple[list[int], str] | None,
-    known_ns: int,
-) -> str | None:
-    """Return a file's fault, based on its size and, if it changed after `known_ns`, its footer."""
-    # DuckDB would read every file that matches a pattern
-    if not files.is_name(name) or _PATTERN.intersection(name):
-        return _NO_NAME
-    try:
-        status = path.stat()
-    except FileNotFoundError:
-        return _GONE
-    except OSError as error:
-        return f"cannot be read: {clause(error)}"
-    if (kind := files.not_a_file(status.st_mode)) is not None:
-        return f"cannot be read: {kind}"
-    if noted is not None and noted[0] == mark_of(status):
-        return f"is damaged: {noted[1]}"
-    other = with_rows(name) if name != with_rows(name) else with_bodies(name)
-    total = status.st_size
-    if other != name:
-        try:
-            total += (root / other).stat().st_size
-        except OSError:
-            expected = None  # the ledger stores the total size of both files
-    is_as_told = expected in (None, total)
-    if is_as_told and max(status.st_mtime_ns, status.st_ctime_ns) < known_ns:
-        return None
-    if not is_as_told and other == name:
-        return f"has {total} bytes, but the ledger says {expected}"
-    why = _wrong_footer(path, row_count)
-    if why is not None or is_as_told or _wrong_footer(root / other, row_count):
-        return why  # otherwise, the other file is faulty
-    return f"and {other.rpartition('/')[2]} have {total} bytes, but the ledger says {expected}"
-
-
-def _wrong_footer(path: Path, row_count: int | None) -> str | None:
-    try:
-        found = read_footer(path).num_rows
-    except UNREADABLE as error:
-        return f"cannot be read as Parquet: {clause(error)}"
-    return None if row_count in (None, found) else f"has {found} rows, but the ledger says {row_count}"
 
 
 def note_damaged(

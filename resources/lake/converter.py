@@ -13,12 +13,11 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Any, Self
 
 from isal import igzip
@@ -160,7 +159,11 @@ class Converter:
         for path in (target, rejects_target, lines_file(rejects_target)) if again else ():
             if path.is_dir():
                 files.set_aside(path)
-        made = self._converted(archive, layout, conversions.bodies_kept(archive.table, bodies), digest, progress)
+        try:
+            made = self._converted(archive, layout, conversions.bodies_kept(archive.table, bodies), digest, progress)
+        finally:
+            if self._buffers.forget_long():
+                trim()  # return the memory of long lines to the system, to keep the next archive within the limit
         if is_replaced:
             _log.warning("%s was damaged and has been replaced.", target)
         return made
@@ -175,12 +178,16 @@ class Converter:
     ) -> ConvertedFile:
         started = time.perf_counter()
         target, rejects_target = conversions.targets(archive, layout, digest)
-        archive_bytes = _size_of(archive.path)
+        try:
+            archive_bytes = archive.path.stat().st_size
+        except FileNotFoundError as error:
+            raise LakeError(
+                f"The archive {archive.path} is missing. Nothing was converted. Fetch the hour's batches first."
+            ) from error
         contents, drift = Contents(), DriftCount()
         changes, line_count, has_strangers = Counter[str](), 0, False
         reader = RecordReader(archive.table, archive.given, kept, archive.latest)
         with (
-            _trimmed(self._buffers),
             ParquetFile(target, archive.table, layout.storage) as rows_file,
             RejectsFile(rejects_target, archive, layout, self._level) as rejects,
             closing(
@@ -264,16 +271,6 @@ def _is_whole(conversion: ConvertedFile, layout: Layout) -> bool:
     return True
 
 
-@contextmanager
-def _trimmed(buffers: Buffers) -> Iterator[None]:
-    """Return the memory of long lines to the system on exit, to keep the next archive within the limit."""
-    try:
-        yield
-    finally:
-        if buffers.forget_long():
-            trim()
-
-
 def convert(
     archive: Archive,
     layout: Layout,
@@ -285,12 +282,3 @@ def convert(
     """Convert one archive with a temporary converter, which gets the `settings`. See `Converter.convert`."""
     with Converter(**settings) as converter:
         return converter.convert(archive, layout, bodies=bodies, progress=progress)
-
-
-def _size_of(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError as error:
-        raise LakeError(
-            f"The archive {path} is missing. Nothing was converted. Fetch the hour's batches first."
-        ) from error

@@ -138,20 +138,15 @@ def _replace_rows(
         raise unreadable(f"{dataset.name} {utc_text(hour)}", files, dataset.table, error) from error
     connection.execute(statement("load/cover"))
     if dataset.body_of:
-        _hide_same_revisions(build, dataset, hour, sorted({file.project_id for file in files}))
+        hot, projects = window(connection), sorted({file.project_id for file in files})
+        is_cold = hot is not None and hour < hot.first_hour
+        if is_cold:
+            make_all_changes(connection, build.lake_root, projects, partly=True)
+        changes, values = "all_changes" if is_cold else dataset.name, {"hour": hour, "projects": projects}
+        connection.execute(_SHOW_AGAIN, values)
+        query = filled(_HIDE_SAME_REVISIONS, changes=changes, body=", ".join(dataset.body_of))
+        connection.execute(query, values | {"table": dataset.name})
     return inserted
-
-
-def _hide_same_revisions(build: Build, dataset: Dataset, hour: datetime, projects: Sequence[str]) -> None:
-    """Mask rows whose page text is also in another row of the same hour."""
-    connection, changes = build.connection, dataset.name
-    known, values = window(connection), {"hour": hour, "projects": projects}
-    if known is not None and hour < known.first_hour:
-        make_all_changes(connection, build.lake_root, projects, partly=True)
-        changes = "all_changes"
-    connection.execute(_SHOW_AGAIN, values)
-    query = filled(_HIDE_SAME_REVISIONS, changes=changes, body=", ".join(dataset.body_of))
-    connection.execute(query, values | {"table": dataset.name})
 
 
 # An hour can no longer be fetched after the service has deleted its file.

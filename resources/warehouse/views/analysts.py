@@ -38,6 +38,16 @@ _TITLES = {
         "names": "article_changes",
     },
 }
+_HERE = "NOT internal AND schema_name = 'main' AND database_name = current_database()"
+#: Query for the views, macros and tables that a different version created.
+_CREATED = f"""
+SELECT 'VIEW', view_name FROM duckdb_views()
+WHERE {_HERE} AND view_name NOT IN ({", ".join(quoted(view.name) for view in schema.VIEWS)})
+UNION ALL
+SELECT DISTINCT 'MACRO TABLE', function_name FROM duckdb_functions() WHERE {_HERE}
+UNION ALL
+SELECT 'TABLE', table_name FROM duckdb_tables() WHERE {_HERE} AND table_name = {quoted(ledger.ABOUT.name)}
+"""  # noqa: S608  declared names
 #: State columns that a macro returns but that do not affect the order of states.
 _MORE = {"project_size": ", change.size_bytes, change.character_count"}
 #: Query for all changes, including looked-up pages, with the columns of `articles`.
@@ -94,7 +104,7 @@ def prepare(connection: duckdb.DuckDBPyConnection) -> None:
     # unqualified names in the views and macros refer to the `main` schema
     connection.execute("SET search_path = 'main'")
     with transaction(connection):
-        for kind, name in _found(connection):
+        for kind, name in connection.execute(_CREATED).fetchall():
             connection.execute(f"DROP {kind} main.{identifier(name)}")
         connection.execute(script)
         # the internal views no longer list any lake files
@@ -109,15 +119,3 @@ def _script(_of: tuple[datasets.Dataset, ...]) -> tuple[str, str]:
     script = ";\n".join((schema.create_table(ledger.ABOUT), *comments(ledger.ABOUT), *frames(), *questions()))
     # views store the column types of their tables, so the version includes the table definitions
     return script, hashlib.sha256((schema.digest() + script).encode()).hexdigest()[:16]
-
-
-def _found(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
-    """Return the views, macros and tables that a different version created."""
-    kept = ", ".join(quoted(view.name) for view in schema.VIEWS)
-    about = quoted(ledger.ABOUT.name)
-    here = "NOT internal AND schema_name = 'main' AND database_name = current_database()"
-    return connection.execute(
-        f"SELECT 'VIEW', view_name FROM duckdb_views() WHERE {here} AND view_name NOT IN ({kept}) "  # noqa: S608
-        f"UNION ALL SELECT DISTINCT 'MACRO TABLE', function_name FROM duckdb_functions() WHERE {here} "
-        f"UNION ALL SELECT 'TABLE', table_name FROM duckdb_tables() WHERE {here} AND table_name = {about}"
-    ).fetchall()

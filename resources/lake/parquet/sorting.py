@@ -40,19 +40,39 @@ def in_order(
     Rows that do not fit into memory are written next to the `target` file. Raises LakeError if the disk is full.
     """
     piece_bytes = memory_bytes // _SHARE
+    #: Pieces on disk. All pieces of a level have about the same size.
+    levels: list[list[Unfinished]] = []
+
+    def spill(slices: Iterator[pa.Table], level: int = 0) -> None:
+        """Write a piece to disk, and merge its level into one piece of the next level if the level is full."""
+        if level == len(levels):
+            levels.append([])
+        levels[level].append(stack.enter_context(Unfinished(target)))
+        _write(levels[level][-1].path, slices, piece_bytes // _SLICES, target)
+        if len(levels[level]) == _AT_ONCE:
+            merge(level)
+
+    def merge(level: int) -> None:
+        full, levels[level] = levels[level], []
+        spill(_merged([_read(one.path) for one in full], key), level + 1)
+        for one in full:
+            one.close()
+
     with contextlib.ExitStack() as stack:
-        spilled = _Pieces(stack, key, target, piece_bytes // _SLICES)
         piece: list[pa.RecordBatch] = []
         size = 0
         for batch in batches:
             if size + batch.nbytes > piece_bytes and piece:
-                spilled.add(_slices(piece, key, piece_bytes))
+                spill(_slices(piece, key, piece_bytes))
                 piece, size = [], 0
             piece.append(batch)
             size += batch.nbytes
         last = _slices(piece, key, piece_bytes)
-        spilled.reduce()
-        pieces = [_read(one.path) for level in spilled.levels for one in level]
+        # merge levels, smallest pieces first, until the final merge can read all remaining pieces
+        for level in range(len(levels) - 1):
+            if sum(map(len, levels)) >= _AT_ONCE and levels[level]:
+                merge(level)
+        pieces = [_read(one.path) for of_level in levels for one in of_level]
         yield from _merged([*pieces, last], key) if pieces else last
 
 
@@ -69,39 +89,6 @@ def _slices(piece: list[pa.RecordBatch], key: Sequence[str], piece_bytes: int) -
     rows = max(1, len(table) * (piece_bytes // _SLICES) // max(1, table.nbytes))
     for start in range(0, len(table), rows):
         yield table.take(order.slice(start, rows))
-
-
-class _Pieces:
-    """Sorted pieces on disk, which are removed when the stack is closed.
-
-    All pieces of a level have the same number of rows. A full level is merged into one piece of the next level.
-    """
-
-    def __init__(self, stack: contextlib.ExitStack, key: Sequence[str], target: Path, slice_bytes: int) -> None:
-        self._stack, self._key, self._target, self._slice_bytes = stack, key, target, slice_bytes
-        self.levels: list[list[Unfinished]] = []
-
-    def add(self, slices: Iterator[pa.Table], level: int = 0) -> None:
-        """Write a piece to disk, and merge its level if the level is full."""
-        if level == len(self.levels):
-            self.levels.append([])
-        piece = self._stack.enter_context(Unfinished(self._target))
-        _write(piece.path, slices, self._slice_bytes, self._target)
-        self.levels[level].append(piece)
-        if len(self.levels[level]) == _AT_ONCE:
-            self._merge(level)
-
-    def reduce(self) -> None:
-        """Merge levels, smallest pieces first, until a final merge can read all remaining pieces."""
-        for level in range(len(self.levels) - 1):
-            if sum(map(len, self.levels)) >= _AT_ONCE and self.levels[level]:
-                self._merge(level)
-
-    def _merge(self, level: int) -> None:
-        full, self.levels[level] = self.levels[level], []
-        self.add(_merged([_read(one.path) for one in full], self._key), level + 1)
-        for one in full:
-            one.close()
 
 
 def _write(path: Path, slices: Iterator[pa.Table], slice_bytes: int, target: Path) -> None:

@@ -146,17 +146,9 @@ def _take_in(build: Build, snapshot: Snapshot) -> None:
 
 def _insert_derived(build: Build, snapshot: Snapshot, source: datetime, paths: Sequence[str]) -> None:
     """Replace the rows derived from page parts for the snapshot's project and namespace."""
-    part = LakePart(
-        snapshot.dataset,
-        f"{build.lake_root.resolve()}/",
-        tuple(paths),
-        snapshot.project_id,
-        snapshot.namespace_id,
-        snapshot.snapshot_id,
-        snapshot.snapshot_version,
-        source,
-    )
-    scope = [snapshot.project_id, snapshot.namespace_id]
+    scope, root = (snapshot.project_id, snapshot.namespace_id), f"{build.lake_root.resolve()}/"
+    version = (*scope, snapshot.snapshot_id, snapshot.snapshot_version, source)
+    part = LakePart(snapshot.dataset, root, tuple(paths), *version)
     for table in snapshot.dataset.native:
         name, columns = identifier(table.name), column_list(table)
         build.connection.execute(f"DELETE FROM {name} WHERE (project_id, namespace_id) = (?, ?)", scope)  # noqa: S608

@@ -8,7 +8,8 @@ these changes in a separate table for loaded hours, because a reload replaces an
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -115,10 +116,8 @@ def compare_stream(build: Build, hours: Collection[datetime]) -> list[Comparison
     folder = lake_root.resolve() / LIVE_CHANGES
     if not (found := files_of(folder)):
         return []
-    try:
+    with _reading(f"The file {found[-1].path} of the stream"):
         step = step_of(found[-1].last, found[-1].path)
-    except (OSError, ValueError) as error:
-        raise _unreadable(f"The file {found[-1].path} of the stream", error) from error
     scopes: dict[datetime, list[dict[str, Any]]] = defaultdict(list)
     filed: dict[datetime, list[Path]] = defaultdict(list)
     recent = [hour for hour in hours if hour >= now - RETENTION]
@@ -134,12 +133,8 @@ def compare_stream(build: Build, hours: Collection[datetime]) -> list[Comparison
     for hour, places in scopes.items():
         # a clock that is behind might have put events into the previous hour's folder
         streamed = [file.path for file in files_of(folder, hour - _HOUR)]
-        try:
+        with _reading(f"A file of the stream or of {hour_text(hour)} UTC"):
             compared += _compare(connection, hour, places, streamed, filed[hour])
-        except duckdb.Error as error:
-            if is_exhausted(error):
-                raise
-            raise _unreadable(f"A file of the stream or of {hour_text(hour)} UTC", error) from error
     return compared
 
 
@@ -203,16 +198,11 @@ def keep_visibility_changes(build: Build) -> int:
         "DELETE FROM visibility_changes AS kept USING article_changes AS filed WHERE "  # noqa: S608  declared names
         f"filed.change_type = 'visibility-change' AND filed.batch_hour >= {sql.moment(now - RETENTION)} AND {same}"
     )
-    try:
-        with transaction(connection):
-            [(new,)] = connection.execute(kept).fetchall()
-            [(gone,)] = connection.execute(moved).fetchall()
-            if new or gone:
-                raise_revision(connection)
-    except duckdb.Error as error:
-        if is_exhausted(error):
-            raise
-        raise _unreadable("A file of the stream", error) from error
+    with _reading("A file of the stream"), transaction(connection):
+        [(new,)] = connection.execute(kept).fetchall()
+        [(gone,)] = connection.execute(moved).fetchall()
+        if new or gone:
+            raise_revision(connection)
     return int(new)
 
 
@@ -226,9 +216,16 @@ def _rows(paths: Sequence[Path]) -> str:
     return f"({nothing} UNION ALL BY NAME SELECT * FROM read_parquet([{listed}], {options}))"  # noqa: S608  our own paths
 
 
-def _unreadable(what: str, error: Exception) -> LakeFileError:
-    return LakeFileError(
-        f"{what} cannot be read ({clause(error)}), so the stream was not compared with the hourly files. Nothing was "
-        "changed. If the file is a stream file, delete it; its events will be missing from the stream. If the file is "
-        "an hourly file, convert its archive again."
-    )
+@contextmanager
+def _reading(what: str) -> Iterator[None]:
+    """Convert errors from reading a file in the context to a LakeFileError, unless disk space or memory ran out."""
+    try:
+        yield
+    except (OSError, ValueError, duckdb.Error) as error:
+        if isinstance(error, duckdb.Error) and is_exhausted(error):
+            raise
+        raise LakeFileError(
+            f"{what} cannot be read ({clause(error)}), so the stream was not compared with the hourly files. Nothing "
+            "was changed. If the file is a stream file, delete it; its events will be missing from the stream. If the "
+            "file is an hourly file, convert its archive again."
+        ) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,38 +46,20 @@ def test_what_has_come_is_kept_before_the_end_and_one_process_keeps_it(tmp_path)
                 steps.append(step)
                 lags.append(lag_seconds)
 
-            def run(warnings: list[str]) -> None:
+            def run(**more: Any) -> None:
+                how = {"ended": lambda: count() >= len(wanted), "say": say, "warn": warnings.append} | more
                 keep(
-                    client,
-                    lake,
-                    tmp_path / "state",
-                    since=since,
-                    clock=lambda: NOW,
-                    ended=lambda: count() >= len(wanted),
-                    say=say,
-                    warn=warnings.append,
-                    options=StreamOptions(connections=2),
-                    step_seconds=0.05,
-                )
+                    client, lake, tmp_path / "state", since=since, clock=lambda: NOW, step_seconds=0.05, **how
+                )  # fmt: skip
 
             def run_beside(step: Step, lag_seconds: float | None) -> None:
                 with pytest.raises(StreamBusyError, match="Another process is already reading this stream"):
-                    run([])
+                    run()
                 say(step, lag_seconds)
 
             warnings: list[str] = []
-            keep(
-                client,
-                lake,
-                tmp_path / "state",
-                since=since,
-                clock=lambda: NOW,
-                ended=lambda: bool(steps),
-                say=run_beside,
-                warn=warnings.append,
-                step_seconds=0.05,
-            )
-            run(warnings)
+            run(ended=lambda: bool(steps), say=run_beside)
+            run(options=StreamOptions(connections=2))
             assert merges == list(range(1, len(steps) + 1))
     assert count() == len(wanted)
     assert warnings == []

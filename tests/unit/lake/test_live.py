@@ -155,6 +155,21 @@ def test_the_service_leaves_out_zeros_so_an_event_without_a_place_is_the_first_o
     assert (step.row_count, step.duplicate_count, step.offsets) == (1, 1, {0: 7, 4: 1})
 
 
+def test_events_that_come_again_after_a_partition_went_back_are_passed(layout):
+    """Otherwise the next connection would begin before them, and bring them again without end."""
+    lake = lake_of(layout)
+    lake.add([lines(*(record(1, offset) for offset in range(6)))], NOW)
+    other = record(1, 2)
+    other["event"]["identifier"] = "of a new numbering"
+    step = lake.add([lines(other)], NOW)
+    assert (step.row_count, step.reset_count, step.offsets) == (1, 1, {1: 3})
+    step = lake.add([lines(record(1, 3), record(1, 4), record(2, 1))], NOW)
+    assert (step.row_count, step.duplicate_count, step.offsets) == (1, 2, {1: 5, 2: 2})
+    # those before the place do not move it
+    step = lake.add([lines(record(1, 1), record(1, 5), record(1, 3), record(2, 2))], NOW)
+    assert (step.row_count, step.duplicate_count, step.offsets) == (1, 3, {1: 6, 2: 3})
+
+
 def test_a_newest_file_that_cannot_be_read_is_named(layout):
     step = lake_of(layout).add([lines(record(1, 1))], NOW)
     step.path.write_bytes(b"PAR1")

@@ -26,6 +26,7 @@ NOW = datetime(2026, 3, 4, 15, 20, tzinfo=UTC)
 NEWEST = datetime(2026, 3, 4, 14, tzinfo=UTC)
 SINCE = NEWEST - timedelta(hours=47)
 LOST = "The service no longer has it."
+UNKNOWN = "Nothing is recorded about this hour. A run fetches the hour while the service keeps its file."
 STATES = {letter.lower(): state for letter, state in zip("LEAMNP", HourState, strict=True)}
 
 
@@ -110,12 +111,6 @@ def test_a_project_that_is_mirrored_no_longer_is_named_and_one_that_never_came_n
     assert found.without_snapshot == [f"zzwiki namespace 0: {NO_SNAPSHOT}."]
 
 
-def test_hours_before_the_mirror_began_are_no_gap_unless_a_run_could_still_bring_them_in(survey):
-    (place,) = survey(hours=6, enwiki="ppmlll")
-    assert [cell.state for cell in place.cells] == ["outside", "outside", "missing", "loaded", "loaded", "loaded"]
-    assert told([place]) == [f"enwiki namespace 0 2026-03-04 11:00: missing. {LOST}"]
-
-
 def test_projects_without_a_snapshot_are_one_sentence(survey, publish):
     scope = tuple((f"p{number}wiki", 0) for number in range(30))
     found = coverage.health(publish(p0wiki="l" * 48), {ARTICLE_CHANGES: scope}, NOW)
@@ -133,21 +128,45 @@ def test_older_gaps_are_counted_from_the_first_loaded_hour_on(survey):
     assert (place.older_gap_count, place.older_gap_at) == (2, NEWEST - timedelta(hours=7))
 
 
-def test_hours_between_one_that_was_only_asked_for_and_the_first_loaded_are_no_gap(survey):
-    (place,) = survey(hours=8, enwiki="a  mlll")
-    assert [cell.state for cell in place.cells[:4]] == ["outside", "absent", "outside", "outside"]
-    assert told([place]) == [f"enwiki namespace 0 2026-03-04 11:00: missing. {LOST}"]
-
-
 # --- gaps ------------------------------------------------------------------------------------------------------------
 
 
-def test_hours_in_a_row_are_one_sentence_with_their_reason(survey):
-    assert told(survey(enwiki="llmlmmmpl")) == [
-        f"enwiki namespace 0 2026-03-04 08:00: missing. {LOST}",
-        f"enwiki namespace 0 2026-03-04 10:00 to 2026-03-04 12:00 (3 hours): missing. {LOST}",
-        f"enwiki namespace 0 2026-03-04 13:00: past_retention. {LOST}",
-    ]
+GAPS = [
+    # before the mirror began there is no gap, unless a run could still bring the hour in
+    (6, "ppmlll", "outside outside missing loaded loaded loaded", [f"11:00: missing. {LOST}"]),
+    # nor between an hour that was only asked for and the first loaded
+    (8, "a  mlll", "outside absent outside outside missing loaded loaded loaded", [f"11:00: missing. {LOST}"]),
+    # what is behind the last known hour is told by its age
+    (4, "lll     ", "unknown unknown unknown unknown", []),
+    # hours in a row are one sentence
+    (
+        9,
+        "llmlmmmpl",
+        "loaded loaded missing loaded missing missing missing past_retention loaded",
+        [
+            f"08:00: missing. {LOST}",
+            f"10:00 to 2026-03-04 12:00 (3 hours): missing. {LOST}",
+            f"13:00: past_retention. {LOST}",
+        ],
+    ),
+    # at the end, and without a row
+    (
+        5,
+        "l lmm",
+        "loaded unknown loaded missing missing",
+        [
+            f"11:00: unknown. {UNKNOWN}",
+            f"13:00 to 2026-03-04 14:00 (2 hours): missing. {LOST}",
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("hours", "letters", "states", "sentences"), GAPS, ids=lambda value: str(value)[:20])
+def test_gaps_are_told_hours_in_a_row_in_one_sentence(survey, hours, letters, states, sentences):
+    (place,) = survey(hours=hours, enwiki=letters)
+    assert [cell.state for cell in place.cells] == states.split()
+    assert told([place]) == [f"enwiki namespace 0 2026-03-04 {sentence}" for sentence in sentences]
 
 
 def test_hours_that_failed_alike_with_files_of_their_own_are_one_sentence(survey):
@@ -166,28 +185,12 @@ def test_hours_that_failed_alike_with_files_of_their_own_are_one_sentence(survey
     ]
 
 
-def test_a_gap_at_the_end_and_one_without_a_row_are_named(survey):
-    assert told(survey(enwiki="l lmm")) == [
-        (
-            "enwiki namespace 0 2026-03-04 11:00: unknown. Nothing is recorded about this hour. A run fetches the "
-            "hour while the service keeps its file."
-        ),
-        f"enwiki namespace 0 2026-03-04 13:00 to 2026-03-04 14:00 (2 hours): missing. {LOST}",
-    ]
-
-
 def test_an_hour_that_is_not_there_yet_is_a_gap_when_it_is_late(survey):
     places = survey(enwiki="llln")
     assert told(places) == []
     assert told(places, NOW + timedelta(hours=4)) == ["enwiki namespace 0 2026-03-04 14:00: not_yet."]
     assert told(places, NEWEST + LATE - timedelta(seconds=1)) == []
     assert len(told(places, NEWEST + LATE)) == 1
-
-
-def test_hours_behind_the_last_known_one_are_told_by_its_age_and_not_as_gaps(survey):
-    (place,) = survey(hours=4, enwiki="lll     ")
-    assert {cell.state for cell in place.cells} == {"unknown"}
-    assert told([place]) == []
 
 
 def test_every_gap_of_every_place_is_told_whatever_their_number(survey):

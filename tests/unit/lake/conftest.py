@@ -112,6 +112,11 @@ def lake(tmp_path: Path) -> Lake:
 
 
 @pytest.fixture
+def layout(lake: Lake) -> Layout:
+    return lake.layout
+
+
+@pytest.fixture
 def rows():
     return rows_of
 

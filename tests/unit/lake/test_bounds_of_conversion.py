@@ -23,33 +23,22 @@ from resources.lake.archive.buffers import Buffers, Loan
 from resources.lake.encoded_blocks import encoded_blocks
 
 ROOT = Path(__file__).resolve().parents[3]
+#: Converts the same archive many times, more of them at a time than there are buffers.
 CONVERT = """
-import json, resource, sys
-from datetime import UTC, datetime
-from pathlib import Path
-from resources.lake import Archive, Layout, convert
-archive = Archive(Path(sys.argv[1]), "enwiki_namespace_0", "0" * 32, datetime(2026, 11, 19, 5, tzinfo=UTC), "enwiki", 0)
-made = convert(archive, Layout(Path(sys.argv[2])), workers=2)
-peak = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) << 10
-print(json.dumps({"rows": made.row_count, "rejects": made.reject_count, "bytes": made.ndjson_bytes, "peak": peak}))
-"""
-
-
-#: The same archive as many, more of them at a time than there are buffers.
-CONVERT_MANY = """
 import json, sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from resources.lake import Archive, Converter, Layout
 hour = datetime(2026, 11, 19, 5, tzinfo=UTC)
-many = [Archive(Path(sys.argv[1]), f"enwiki_{n}", "0" * 32, hour, "enwiki", 0) for n in range(int(sys.argv[4]))]
-workers, layout = int(sys.argv[3]), Layout(Path(sys.argv[2]))
-with Converter(workers=workers, memory_bytes=(96 + 160 * workers) << 20) as converter:
+workers, many, memory = map(int, sys.argv[3:])
+archives = [Archive(Path(sys.argv[1]), f"enwiki_{n}", "0" * 32, hour, "enwiki", 0) for n in range(many)]
+layout = Layout(Path(sys.argv[2]))
+with Converter(workers=workers, memory_bytes=memory or None) as converter:
     with ThreadPoolExecutor(converter.readers) as readers:
-        made = list(readers.map(lambda one: converter.convert(one, layout), many))
+        made = list(readers.map(lambda one: converter.convert(one, layout), archives))
 peak = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) << 10
-print(json.dumps({"rows": [one.row_count for one in made], "peak": peak}))
+print(json.dumps({"made": [(one.row_count, one.reject_count, one.ndjson_bytes) for one in made], "peak": peak}))
 """
 
 
@@ -129,6 +118,13 @@ def line_of(number: int, html: bytes) -> tuple[bytes, bytes]:
     return before.encode() + html, b'"}}\n'
 
 
+def converted(folder: Path, *numbers: int) -> dict:
+    """The counts of conversions in another process, and its peak of memory."""
+    words = [sys.executable, "-c", CONVERT, folder / "a.tar.gz", folder / "data", *map(str, numbers)]
+    done = subprocess.run(words, check=True, capture_output=True, cwd=ROOT, timeout=500)
+    return json.loads(done.stdout)
+
+
 SHORT = b"".join(b"".join(line_of(n, b"")) for n in range(5000))
 RANDOM = os.urandom(500_000).hex().encode()
 LIGHT = os.urandom(500).hex().encode() * 1000
@@ -162,15 +158,8 @@ CASES = {
 def test_memory_of_a_conversion_is_bounded(tmp_path, case):
     pieces, row_count, reject_count, bound = CASES[case]
     size = archive_of(tmp_path / "a.tar.gz", pieces)
-    done = subprocess.run(
-        [sys.executable, "-c", CONVERT, tmp_path / "a.tar.gz", tmp_path / "data"],
-        check=True,
-        capture_output=True,
-        cwd=ROOT,
-        timeout=500,
-    )
-    found = json.loads(done.stdout)
-    assert (found["rows"], found["rejects"], found["bytes"]) == (row_count, reject_count, size)
+    found = converted(tmp_path, 2, 1, 0)
+    assert found["made"] == [[row_count, reject_count, size]]
     assert found["peak"] < bound << 20, found
 
 
@@ -191,16 +180,10 @@ def test_four_workers_and_nine_archives_at_a_time_stay_within_the_memory_allowed
     count, size = UNIQUE[case]
     lines = [(b"".join(line_of(n, base64.b64encode(os.urandom(size * 3 // 4)))), 1) for n in range(count)]
     archive_of(tmp_path / "a.tar.gz", lines, level=0)
-    done = subprocess.run(
-        [sys.executable, "-c", CONVERT_MANY, tmp_path / "a.tar.gz", tmp_path / "data", "4", "9"],
-        check=True,
-        capture_output=True,
-        cwd=ROOT,
-        timeout=500,
-    )
-    found = json.loads(done.stdout)
-    assert found["rows"] == [count] * 9
-    assert found["peak"] < (96 + 4 * 160) << 20, found
+    memory = (96 + 4 * 160) << 20
+    found = converted(tmp_path, 4, 9, memory)
+    assert [rows for rows, _, _ in found["made"]] == [count] * 9
+    assert found["peak"] < memory, found
 
 
 def test_no_more_is_made_ahead_of_the_consumer_than_there_is_room_for():

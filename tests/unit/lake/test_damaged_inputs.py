@@ -8,59 +8,27 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-from datetime import UTC, datetime
 
 import duckdb
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from resources import storage
-from resources.lake import CompactionJob, DamagedFileError, LakeError, Layout, compact
-from resources.lake.parquet.writer import ParquetFile, encode
+from resources.lake import CompactionJob, DamagedFileError, LakeError, compact
 from resources.lake_files import CompactionSource
-from resources.tables import ARTICLE_CHANGES
 
-HOUR = datetime(2026, 11, 1, tzinfo=UTC)
 ROWS = 300
 
 
-def rows():
-    """Rows of an hour, with repeated values (dictionaries), looked-up columns (Bloom filters) and bodies."""
-    chance = random.Random(1)
-    made = [
-        dict.fromkeys(ARTICLE_CHANGES.schema.names)
-        | {
-            "batch_hour": HOUR,
-            "project_id": "enwiki",
-            "namespace_id": 0,
-            "article_id": number,
-            "version_id": 1000 + number,
-            "name": f"Page {chance.random()}",
-            "change_type": chance.choice(["update", "delete"]),
-            "event_at": HOUR,
-            "event_id": f"event-{chance.getrandbits(64)}",
-            "html": f"<p>{chance.getrandbits(512):x}</p>" * 3,
-            "wikitext": f"{chance.getrandbits(512):x}",
-        }
-        for number in range(ROWS)
-    ]
-    return pa.Table.from_pylist(made, schema=ARTICLE_CHANGES.schema)
-
-
 @pytest.fixture
-def layout(tmp_path):
-    return Layout(tmp_path)
+def written(lake):
+    """A lake file with repeated values (dictionaries), looked-up columns (Bloom filters) and bodies."""
+    chance = random.Random(1)
 
+    def body():
+        return {"html": f"<p>{chance.getrandbits(512):x}</p>" * 3, "wikitext": f"{chance.getrandbits(512):x}"}
 
-def written(layout):
-    """A lake file as a conversion writes it."""
-    path = layout.lake / "article_changes" / "date=2026-11-01" / "hour=00" / "enwiki_namespace_0.0123abcd.parquet"
-    with ParquetFile(path, ARTICLE_CHANGES) as file:
-        for start in range(0, ROWS, 100):
-            file.add(encode(rows().slice(start, 100), ARTICLE_CHANGES))
-        file.finish({"conversion": "{}"})
-    return path
+    return lake.convert(*(lake.record(number, article_body=body()) for number in range(ROWS))).path
 
 
 def job(layout, *paths):
@@ -83,9 +51,9 @@ def flipped(path, place, bit):
     path.write_bytes(content)
 
 
-def test_duckdb_compares_no_checksum_and_a_verification_does(layout):
+def test_duckdb_compares_no_checksum_and_a_verification_does(layout, written):
     """DuckDB 2.0 answers with changed rows; should a version compare checksums, the guide can promise more."""
-    path = written(layout)
+    path = written
     whole, [column] = path.read_bytes(), [one for one in leaves(path) if one.path_in_schema == "wikitext"]
     query, silent = "SELECT bit_xor(hash(wikitext)) FROM read_parquet(?)", 0
     with duckdb.connect() as connection:
@@ -107,9 +75,9 @@ def leaves(path):
     return [group.column(number) for number in range(group.num_columns)]
 
 
-def test_every_writer_gives_all_pages_checksums(layout):
+def test_every_writer_gives_all_pages_checksums(layout, written):
     """Of what lies in the lake: conversions, compactions, rejects, lists and the stream use one writer."""
-    path = written(layout)
+    path = written
     _, halves = compacted(layout, path)
     for one in (path, *halves):
         content = one.read_bytes()
@@ -121,8 +89,8 @@ def test_every_writer_gives_all_pages_checksums(layout):
             one.write_bytes(content)
 
 
-def test_one_half_is_damaged(layout):
-    path = written(layout)
+def test_one_half_is_damaged(layout, written):
+    path = written
     _, (rows_file, bodies_file) = compacted(layout, path)
     for half in (rows_file, bodies_file):
         content = half.read_bytes()
@@ -135,8 +103,8 @@ def test_one_half_is_damaged(layout):
 
 
 @pytest.mark.parametrize("name", ["empty", "directory", "fifo", "other rows", "other columns"])
-def test_what_is_no_file_of_these_rows_is_named(layout, name):
-    path = written(layout)
+def test_what_is_no_file_of_these_rows_is_named(layout, written, name):
+    path = written
     table = pq.read_table(path)
     path.unlink()
     match name:
@@ -150,6 +118,6 @@ def test_what_is_no_file_of_these_rows_is_named(layout, name):
             pq.write_table(table.slice(1), path)
         case _:
             pq.write_table(table.rename_columns(["nams" if one == "name" else one for one in table.column_names]), path)
-    with pytest.raises(LakeError, match=r"enwiki_namespace_0\.0123abcd\.parquet"):
+    with pytest.raises(LakeError, match=path.name.replace(".", r"\.")):
         compact(job(layout, path), layout)
     assert path.exists()

@@ -75,24 +75,25 @@ REFUSED = [
 ]  # fmt: skip
 #: What a column of a kind holds, and as which value.
 HELD = [
-    ("double", "12345678901234567890.5", 12345678901234567890.5),
-    ("double", "5e-324", 5e-324),
-    ("double", "0e-999", 0.0),
-    ("double", "0." + "0" * 400, 0.0),
-    ("double", "1" * 300, float("1" * 300)),
-    ("whole", "12.0", 12),
-    ("whole", "1.2e1", 12),
-    ("whole", "-0", 0),
-    ("whole", "9007199254740991", 9007199254740991),
-    ("integer", "9223372036854775807", 9223372036854775807),
+    ("double", "12345678901234567890.5", 12345678901234567890.5), ("double", "5e-324", 5e-324),
+    ("double", "0e-999", 0.0), ("double", "0." + "0" * 400, 0.0), ("double", "1" * 300, float("1" * 300)),
+    ("whole", "12.0", 12), ("whole", "1.2e1", 12), ("whole", "-0", 0), ("whole", "9007199254740991", 9007199254740991),
+    ("integer", "9223372036854775807", 9223372036854775807), ("integer", "-0", 0),
     ("integer", "-9223372036854775808", -9223372036854775808),
-    ("integer", "-0", 0),
-]
+]  # fmt: skip
+PLACES = {
+    "double": "version.scores.revertrisk.probability.true",
+    "whole": "version.size.value",
+    "integer": "version.editor.edit_count",
+}
 
 
 def test_numbers_are_values_of_their_columns_or_refused(lake, rows):
-    every = [(place, number) for place, number, _ in (*REFUSED, *HELD)]
-    made = lake.convert(lake.record(1), *(put_number(lake, place, number) for place, number in every), lake.record(3))
+    lines = [
+        json.dumps(put(lake.record(2), PLACES[place], "HERE")).replace('"HERE"', number).encode()
+        for place, number, _ in (*REFUSED, *HELD)
+    ]
+    made = lake.convert(lake.record(1), *lines, lake.record(3))
     assert [row["article_id"] for row in rows(made.path)] == [101, *[102] * len(HELD), 103]
     for reject, (_, number, reason) in zip(rows(made.rejects_path), REFUSED, strict=True):
         assert reject["reason"].endswith(reason)
@@ -100,16 +101,6 @@ def test_numbers_are_values_of_their_columns_or_refused(lake, rows):
     columns = {"double": "revertrisk_probability", "whole": "size_bytes", "integer": "editor_edit_count"}
     for row, (place, _, value) in zip(rows(made.path)[1:-1], HELD, strict=True):
         assert row[columns[place]] == value
-
-
-def put_number(lake, place: str, number: str) -> bytes:
-    record = lake.record(2)
-    at = {"double": '{"true":"HERE"}', "whole": '{"value":"HERE"}', "integer": '{"edit_count":"HERE"}'}[place]
-    if place == "double":
-        record["version"]["scores"] = {"revertrisk": {"probability": json.loads(at)}}
-    else:
-        record["version"]["size" if place == "whole" else "editor"] = json.loads(at)
-    return json.dumps(record).replace('"HERE"', number).encode()
 
 
 @pytest.mark.parametrize("text", ["2026-11-19T05:10:11", "2026-11-19 05:10", "2026-11-19"])

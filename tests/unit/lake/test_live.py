@@ -17,7 +17,6 @@ import pytest
 
 from resources.data_folder import copying
 from resources.datasets.live import Run
-from resources.lake import Layout
 from resources.lake.errors import LakeError
 from resources.lake.live import LiveLake
 from resources.tables import ARTICLE_CHANGES
@@ -33,11 +32,6 @@ def record(partition, offset, **more):
 
 def lines(*records):
     return b"".join(line_of(one) + b"\n" for one in records)
-
-
-@pytest.fixture
-def layout(tmp_path):
-    return Layout(tmp_path)
 
 
 def lake_of(layout):
@@ -201,11 +195,11 @@ for _ in range(400):
 """
 
 
-def test_a_writer_that_is_killed_leaves_every_event_once(layout, tmp_path):
+def test_a_writer_that_is_killed_leaves_every_event_once(layout):
     """Killed a moment after a step was said to be done: the next one is under way then."""
     chance = random.Random(1)
     for _ in range(2):
-        process = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen([sys.executable, "-c", WRITER, str(layout.root)], stdout=subprocess.PIPE, text=True)
         for _ in range(chance.randint(1, 12)):
             assert process.stdout.readline()
         process.send_signal(signal.SIGKILL)

@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from resources.lake.decode import native, rejected
+from resources.lake.decode import native
 from resources.lake.decode.native import Decoder, decoding
-from resources.lake.decode.rejected import BROKEN, MISTYPED, NO_OBJECT, SHORT, UNDECIDED
+from resources.lake.decode.rejected import MISTYPED, NO_OBJECT
 from resources.tables import ARTICLE_CHANGES
 
 BOTH = frozenset({"html", "wikitext"})
@@ -76,38 +76,6 @@ def test_blocks_without_a_line(decoder, block):
     decoded = decode(decoder, block)
     decoded.batch.validate(full=True)
     assert (len(decoded.batch), decoded.line_count, len(decoded.left), [*decoded.unknown]) == (0, 0, 0, [])
-
-
-def test_places_of_what_is_left_and_what_is_unknown(lake, decoder):
-    first, second = lake.record(1), lake.record(2, new="x")
-    second["version"]["mood"] = ["é"]
-    oops, empty = b"oops".ljust(200, b"s"), b"{" + b" " * 200 + b"}"
-    odd, other = (json.dumps(lake.record(3, identifier=value)).encode() for value in (0, "x"))
-    odd = odd.replace(b'"identifier": 0', b'"identifier": -0', 1)
-    block = b"\n" + lake.lines(first, oops, b"oops", second, b" ", empty, b"{}", other, odd)
-    decoded = decode(decoder, block)
-    assert decoded.line_count == 8
-    left = {verdict: [] for verdict in decoded.left["verdict"].to_pylist()}
-    for one in decoded.left.to_pylist():
-        left[one["verdict"]].append((one["number"], one["row"], *one["bounds"]))
-    places = {
-        line: (block.index(b"\n" + line + b"\n") + 1, block.index(b"\n" + line + b"\n") + 1 + len(line))
-        for line in (oops, b"oops", empty, b"{}", other, odd)
-    }
-    assert left == {
-        NO_OBJECT: [(2, 1, *places[oops])],
-        SHORT: [(3, 1, *places[b"oops"]), (7, 3, *places[b"{}"])],
-        BROKEN: [(6, 2, *places[empty])],
-        MISTYPED: [(8, 3, *places[other])],
-        UNDECIDED: [(9, 3, *places[odd])],
-    }
-    assert decoded.left["start"].to_pylist() == [place[0] for place in places.values()]
-    assert rejected.texts(decoded.left, memoryview(block)).to_pylist() == [*places]
-    assert len(decoded.batch) == 3  # the row that breaks a rule is one of them
-    [((line, row, start, end), fields)] = decoded.unknown
-    assert (line, row) == (4, 1)
-    assert json.loads(block[start:end]) == second
-    assert fields == [(("version",), b"mood", b'["\\u00e9"]'), ((), b"new", b'"x"')]
 
 
 def test_a_living_batch_is_never_written_over(lake, decoder):

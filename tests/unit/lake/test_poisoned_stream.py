@@ -18,11 +18,6 @@ from tests.unit.lake.test_live import lake_of, stored
 SAMPLE, ALL = 3, 1_000
 
 
-@pytest.fixture
-def layout(tmp_path):
-    return Layout(tmp_path)
-
-
 def test_what_is_no_event_is_a_reject_and_the_events_of_its_step_are_kept_odd_or_not(layout, caplog):
     bad = [poison(event(3, 8, "bad")) for poison in REJECTED.values()]
     lines = [one for number, line in enumerate(bad) for one in (line_of(event(3, 10 + number, f"a{number}")), line)]

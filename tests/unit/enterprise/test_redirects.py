@@ -93,17 +93,15 @@ def test_no_redirect_leads_inside(client, fake, inside, public, names, hour, con
     assert len(fake.api.seen(PATH)) == 1
 
 
-def test_where_the_service_is_its_files_may_be(client, fake, hour, content, tmp_path):
+def test_where_the_service_is_its_files_may_be_but_a_store_that_redirects_is_not_followed(
+    client, fake, inside, hour, content, tmp_path
+):
     record = models.Batch.model_validate(fake.add(NAME, content))
     assert client.hours.download(hour, record, tmp_path / "x.tar.gz").fetched  # as ever, all on loopback
     assert client._transport._networks == {"public", "loopback"}
-
-
-def test_a_store_that_redirects_is_not_followed(client, fake, inside, public, hour, content, tmp_path):
     fake.script("/objects/*", *[Reply(302, b"", {"Location": f"{inside.url}/x"})] * 30)
-    record = models.Batch.model_validate(fake.add(NAME, content))
     with pytest.raises(errors.ServiceUnavailable, match="responded with status 302"):
-        client.hours.download(hour, record, tmp_path / "x.tar.gz")
+        client.hours.download(hour, record, tmp_path / "y.tar.gz")
     assert inside.requests == []
 
 

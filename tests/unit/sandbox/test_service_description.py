@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
+from collections import defaultdict
 
 import jsonschema
 import pytest
 import yaml
 
-from resources import datasets
-from resources.datasets import Family
-from resources.enterprise import endpoints
-from resources.enterprise.account import authenticator
-from resources.enterprise.account import operations as account_operations
 from resources.sandbox.api import streams
 from resources.sandbox.api.app import OPERATIONS as DATA
 from resources.sandbox.api.app import describe
 from resources.sandbox.settings import FREE_GROUP
 from tests.endpoints import OPERATIONS as DESCRIBED
-from tests.unit.sandbox.conftest import NOW
 
 SERVED = (*DATA, *streams.OPERATIONS)
 ERRORS = re.compile(r"[45]\d\d")
@@ -54,23 +48,32 @@ def errors(operation):
 
 
 class TestItself:
-    def test_is_of_the_version_that_the_service_names(self, description):
-        assert (description["openapi"], description["info"]["version"]) == ("3.1.2", "2.0.0")
-
     def test_every_reference_leads_somewhere_and_every_component_is_used(self, description):
         used = {node["$ref"] for node in nodes(description) if "$ref" in node}
-        there = {
-            f"#/components/{kind}/{name}"
-            for kind in ("schemas", "responses")
-            for name in description["components"][kind]
-        }
+        kinds = description["components"]
+        there = {f"#/components/{kind}/{name}" for kind in ("schemas", "responses") for name in kinds[kind]}
         assert used == there
+        assert (description["openapi"], description["info"]["version"]) == ("3.1.2", "2.0.0")
+        assert {name for name, schema in description["components"]["schemas"].items() if "required" in schema} == {
+            "error"
+        }
 
-    def test_names_and_tags(self, description):
+    def test_names_tags_hosts_and_what_is_beta(self, description):
         names = [operation["operationId"] for _, _, operation in operations(description)]
         assert len(names) == len(set(names))
         declared = [tag["name"] for tag in description["tags"]]
         assert {tag for _, _, operation in operations(description) for tag in operation["tags"]} == set(declared)
+        hosts = defaultdict(set)
+        for path, item in description["paths"].items():
+            hosts[item.get("servers", description["servers"])[0]["url"]].add(path)
+        assert {path for path in hosts["http://auth.test"] if "/v" in path} == {
+            path for path in description["paths"] if path.startswith("/v1/")
+        }
+        assert hosts["http://realtime.test"] == {"/v2/articles", "/v2/wikidata"}
+        assert "/v2/articles/{name}" in hosts["http://data.test"]
+        for path, _, operation in operations(description):
+            is_beta = path.startswith("/v2/") and ("wikidata" in path or "structured-contents" in path)
+            assert (operation.get("x-beta", False), operation["summary"].endswith("(Beta)")) == (is_beta, is_beta), path
 
     def test_schemas_are_schemas_and_examples_are_as_described(self, description):
         examined = 0
@@ -93,31 +96,6 @@ class TestItself:
             if status == "200" and "example" not in response.get("content", {}).get("application/json", {"example": 0})
         ]
         assert missing == ["healthz-get", "jwks-get"]
-
-    def test_areas_have_hosts_of_their_own(self, description):
-        hosts = {
-            path: item.get("servers", description["servers"])[0]["url"] for path, item in description["paths"].items()
-        }
-        assert {host for path, host in hosts.items() if path.startswith("/v1/")} == {"http://auth.test"}
-        assert {path for path, host in hosts.items() if host == "http://realtime.test"} == {
-            "/v2/articles",
-            "/v2/wikidata",
-        }
-        assert hosts["/v2/articles/{name}"] == "http://data.test"
-
-    def test_beta_is_marked(self, description):
-        beta = {path for path, _, operation in operations(description) if operation.get("x-beta")}
-        assert beta == {
-            path
-            for path, _, _ in operations(description)
-            if path.startswith("/v2/") and ("wikidata" in path or "structured-contents" in path)
-        }
-        for _, _, operation in operations(description):
-            assert operation.get("x-beta", False) == operation["summary"].endswith("(Beta)")
-
-    def test_where_fields_is_given_nothing_is_required(self, description):
-        takes_fields = {name for name, schema in description["components"]["schemas"].items() if "required" in schema}
-        assert takes_fields == {"error"}
 
     def test_errors_are_those_that_are_listed_and_those_that_are_answered(self, description):
         by_path = {path: operation for path, _, operation in operations(description)}
@@ -200,39 +178,6 @@ class TestServed:
             quota = None if route.quota == "batch" else route.quota
             found = (paid, route.groups is not None, quota)
             assert (route.path, *found) == (route.path, described.paid, described.token, described.quota)
-
-    def test_the_clients_paths_are_those_described(self):
-        """Each is an operation's, and every operation but those for monitoring has one."""
-        made = {value for name, value in vars(endpoints).items() if name.isupper() and str(value).startswith("/")}
-        for module in (authenticator, account_operations):
-            sent = re.findall(r"\b_?post[(,]\s*\"([a-z-]+)\"", inspect.getsource(module))
-            made |= {f"/v1/{name}" for name in sent}
-        made |= {endpoints.article("A/b"), endpoints.structured("A/b")}
-        made |= {endpoints.entity(kind, "Q1") for kind in ("items", "properties", "labels")}
-        for dataset in datasets.datasets():
-            listing = endpoints.records(dataset)
-            if dataset.family is Family.LOOKUP:
-                assert endpoints.article("A") == f"{listing}/A"
-                continue
-            if dataset.family is Family.LIST:
-                assert listing == endpoints.reference(dataset.name)
-            if dataset.family is Family.HOURLY:
-                listing = endpoints.hourly(dataset, NOW.replace(minute=0))
-            one = endpoints.record(listing, "x_namespace_0")
-            made |= {listing, one}
-            if dataset.family is not Family.LIST:
-                made.add(endpoints.download(one))
-            if dataset.is_chunked:
-                chunk = endpoints.record(endpoints.chunks(one), "x_namespace_0_chunk_1")
-                made |= {endpoints.chunks(one), chunk, endpoints.download(chunk)}
-        described = {one.path for one in DESCRIBED if one.tag != "Service"}
-        assert {operation_of(path, described) for path in made} == described
-
-
-def operation_of(path, described):
-    """The described path that a path is of; names in it go before pieces of any name."""
-    fitting = [one for one in described if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", one), path)]
-    return min(fitting, key=lambda one: one.count("{"), default=path)
 
 
 class TestPage:

@@ -104,41 +104,32 @@ def test_lines_are_the_pages_in_parts(client, lines, sandbox):
     whole = [record for record in records if "article_body" not in record]
     assert 0 < len(records) - len(whole) < len(records) / 10
     seen = set()
-
-    def walk(part):
-        seen.add(part["type"])
-        for inner in part.get("has_parts", []):
-            walk(inner)
-
     for record in whole:
         assert record["event"]["type"] == "update"
         assert record["sections"][0]["name"] == "Abstract"
         assert record["license"][0]["identifier"] == "CC-BY-SA-4.0"
-        for part in [*record.get("infoboxes", []), *record["sections"]]:
-            walk(part)
-        cited = set(_named(record["sections"], "citations"))
+        parts = [*inner(record.get("infoboxes", [])), *inner(record["sections"])]
+        seen |= {part["type"] for part in parts}
+        cited, named = (
+            {one["identifier"] for part in parts for one in part.get(member, [])}
+            for member in ("citations", "table_references")
+        )
         assert cited <= {one["identifier"] for one in record["references"]}
-        named = set(_named(record["sections"], "table_references"))
         assert named == {table["identifier"] for table in record.get("tables", [])}
         counts = record["attribution"]["editors_count"]
         assert all(isinstance(count, str) for count in counts.values())
     assert seen == KINDS
-    nested = [
-        cell["nested_table"]
-        for record in whole
-        for table in record.get("tables", [])
-        for row in table["rows"]
-        for cell in row
-        if "nested_table" in cell
-    ]
+    rows = [row for record in whole for table in record.get("tables", []) for row in table["rows"]]
+    nested = [cell["nested_table"] for row in rows for cell in row if "nested_table" in cell]
     assert nested
     assert all(json.loads(text)["rows"] for text in nested)
 
 
-def _named(parts, members):
+def inner(parts):
+    """The parts, and all that are within them."""
     for part in parts:
-        yield from (one["identifier"] for one in part.get(members, []))
-        yield from _named(part.get("has_parts", []), members)
+        yield part
+        yield from inner(part.get("has_parts", []))
 
 
 def look(client, page, **body):

@@ -66,10 +66,8 @@ def test_hours_folded_by_the_newest_event_of_each_entity_are_the_truth(world):
 
 
 def test_a_snapshot_holds_every_entity_and_few_twice(world):
-    found = Counter()
-    for identifier in world.entity_identifiers():
-        for record in lines_of(world.snapshot(identifier, START)):
-            found[record["name"]] += 1
+    files = [world.snapshot(identifier, START) for identifier in world.entity_identifiers()]
+    found = Counter(record["name"] for file in files for record in lines_of(file))
     expected = truth(world, START)
     assert expected.keys() <= found.keys()
     assert sum(found.values()) < 1.1 * len(expected)
@@ -95,13 +93,8 @@ def test_an_entity_may_have_400_languages_or_megabytes_of_statements(tmp_path):
 
 
 def test_statements_have_every_form_of_value(world):
-    snaks = [
-        statement
-        for record in truth(world, START).values()
-        for statements in record["entity"]["statements"].values()
-        for statement in statements
-    ]
-    values = [snak["value"] for snak in snaks]
+    by_property = [record["entity"]["statements"].values() for record in truth(world, START).values()]
+    values = [snak["value"] for statements in by_property for snaks in statements for snak in snaks]
     assert {value["type"] for value in values} == {"value", "somevalue", "novalue"}
     objects = {frozenset(value["content_data"]) for value in values if "content_data" in value}
     for keys in ("time precision calendarmodel", "Time Precision Calendarmodel", "amount unit", "language text"):
@@ -115,12 +108,7 @@ def client(tmp_path_factory, signing_key):
         yield client
 
 
-@pytest.fixture
-def sandbox(client):
-    return client.sandbox
-
-
-def test_snapshots_and_hours_are_listed_beside_those_of_articles(client):
+def test_snapshots_and_hours_are_listed_beside_those_of_articles_and_exports_and_faults_reach_them(client):
     for path in ("/v2/snapshots", "/v2/batches/2025-03-09/05"):
         group = "/".join(path.split("/")[:3])
         own = path.replace(group, f"{group}/wikidata")
@@ -140,20 +128,18 @@ def test_snapshots_and_hours_are_listed_beside_those_of_articles(client):
     download = f"/v2/snapshots/wikidata/{WIKI}_namespace_0/chunks/0/download"
     assert hashlib.md5(client.fetch(client.signed(download)).content).hexdigest() == chunks[0]["version"]
 
-
-def test_an_export_out_of_turn_and_a_fault_reach_wikidata_too(sandbox, client):
     path = f"/v2/snapshots/wikidata/{WIKI}_namespace_120"
     before = client.call(path).json()["version"]
-    client.session.post(f"{sandbox.url}/sandbox/snapshots", json={"identifier": f"{WIKI}_namespace_120"}, timeout=120)
+    client.call("/sandbox/snapshots", "POST", json={"identifier": f"{WIKI}_namespace_120"})
     assert client.call(path).json()["version"] != before
-    sandbox.faults.add(f"{path}/download", kind="flip")
+    client.sandbox.faults.add(f"{path}/download", kind="flip")
     content = client.fetch(client.signed(f"{path}/download")).content
     assert hashlib.md5(content).hexdigest() != client.call(path).json()["version"]
 
 
-def test_lookups_answer_with_an_array_of_one_and_read_fields_alone(sandbox, client):
-    hour = datetime(2025, 3, 9, 6, tzinfo=UTC)
-    there = truth(sandbox.world, sandbox.world.export_started_at(WIKI, hour))
+def test_lookups_answer_with_an_array_of_one_and_read_fields_alone(client):
+    world, hour = client.sandbox.world, datetime(2025, 3, 9, 6, tzinfo=UTC)
+    there = truth(world, world.export_started_at(WIKI, hour))
     item = next(name for name, record in there.items() if name[0] == "Q" and "labels" in record["entity"])
     made = max((name for name in there if name[0] == "Q"), key=lambda name: int(name[1:]))
     for name in (item, made):
@@ -162,11 +148,8 @@ def test_lookups_answer_with_an_array_of_one_and_read_fields_alone(sandbox, clie
     assert client.call(f"/v2/wikidata/labels/{item}").json() == [there[item]["entity"]["labels"]]
     chosen = client.call(f"/v2/wikidata/items/{item}?fields=entity.identifier&filters={{}}").json()
     assert chosen == [{"entity": {"identifier": item}}]
-    gone = next(
-        event.title.text
-        for event in sandbox.world.hour_events(WIKI, hour)
-        if event.type == "delete" and event.title.text not in there
-    )
+    ended = (event.title.text for event in world.hour_events(WIKI, hour) if event.type == "delete")
+    gone = next(name for name in ended if name not in there)
     for path in (f"items/{gone}", "items/P3", f"properties/{item}", "items/Q32", "labels/X", "items/Q" + 5000 * "1"):
         assert client.call(f"/v2/wikidata/{path}").status_code == 404
     assert client.call("/v2/wikidata/items/Q31", "POST", json={"limit": 2}).status_code in (200, 404)

@@ -9,7 +9,7 @@ import socket
 import pytest
 
 from resources import files
-from resources.enterprise import RetryPolicy, Sidecar, errors, is_landed
+from resources.enterprise import RetryPolicy, Sidecar, errors, is_landed, models
 from tests.unit.enterprise.conftest import HOUR, QUICK
 from tests.unit.enterprise.loopback import Reply, error_reply, html_reply, json_reply
 
@@ -93,6 +93,12 @@ def test_a_batch_that_is_not_in_its_hour_is_not_found(client, fake, hour, conten
         (Reply(200, b"[{"), errors.UnexpectedAnswer, False, "documented form"),
         (json_reply({"identifier": "wiki"}), errors.UnexpectedAnswer, False, "documented form"),
         (json_reply([{"identifier": None}]), errors.UnexpectedAnswer, False, "and 1 more"),
+        (
+            json_reply([{"identifier": "a"}] * (models.LONGEST_LIST + 1)),
+            errors.UnexpectedAnswer,
+            False,
+            "at most 50000",
+        ),
         (Reply(200, b'[{"identifier": "wiki"}]', cut=7), errors.ServiceUnavailable, True, "cut off"),
         (Reply(drop=True), errors.ServiceUnavailable, True, "closed without a response"),
         (

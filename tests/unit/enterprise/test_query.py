@@ -54,11 +54,13 @@ def test_nothing_in_particular_is_a_plain_request(sent, query):
     assert (request.method, request.body, request.query) == ("GET", b"", {})
 
 
-def test_a_single_record_takes_fields(client, fake):
+def test_a_single_record_takes_fields_and_what_a_list_would_ignore_is_not_sent(client, fake):
     fake.script("/v2/projects/enwiki", json_reply({"url": "https://en.wikipedia.org"}))
     record = client.lists.record(endpoints.record(endpoints.reference("projects"), "enwiki"), Query(fields=("url",)))
     assert record["url"] == "https://en.wikipedia.org"
     assert fake.api.seen("/v2/projects/enwiki")[0].json == {"fields": ["url"]}
+    fails(lambda: client.lists.records(endpoints.reference("namespaces"), Query(filters={"identifier": 0})), "`>`")
+    assert fake.api.seen("/v2/namespaces") == []
 
 
 def fails(make, *words):
@@ -148,8 +150,3 @@ def test_each_kind_of_endpoint_refuses_what_it_would_ignore(kind, given, spellin
 )
 def test_what_works_is_let_through(kind, given):
     Query(**given).check(kind)
-
-
-def test_nothing_is_sent_by_a_client_either(client, fake):
-    fails(lambda: client.lists.records(endpoints.reference("namespaces"), Query(filters={"identifier": 0})), "`>`")
-    assert fake.api.requests == []

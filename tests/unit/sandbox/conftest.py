@@ -39,6 +39,16 @@ def wait_until(condition: Callable[[], Any]) -> None:
         time.sleep(0.01)
 
 
+def members_of(archive: Path | bytes) -> list[tuple[tarfile.TarInfo, bytes]]:
+    content = archive if isinstance(archive, bytes) else archive.read_bytes()
+    with tarfile.open(fileobj=io.BytesIO(content)) as tar:
+        return [(info, tar.extractfile(info).read()) for info in tar]
+
+
+def lines_of(archive: Path | bytes) -> list[bytes]:
+    return [line for _, content in members_of(archive) for line in content.splitlines()]
+
+
 @dataclass(frozen=True)
 class TinyBatch:
     record: dict[str, Any]

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import io
 import json
-import tarfile
 import time
 import zlib
 
 import pytest
 import requests
 
-
-def lines(content):
-    """All lines of all members of an archive, and the members' names."""
-    with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as tar:
-        members = {info.name: tar.extractfile(info).read() for info in tar}
-    return members, [line for text in members.values() for line in text.splitlines()]
+from tests.unit.sandbox.conftest import lines_of, members_of
 
 
 class TestAnswers:
@@ -132,10 +125,6 @@ class TestDamage:
         client.sandbox.faults.add(path=client.DOWNLOAD, **fault)
         return client.fetch(client.signed(client.DOWNLOAD)).content
 
-    @pytest.fixture
-    def whole(self, client):
-        return lines(client.archive.path.read_bytes())
-
     def test_served_against_the_listed_md5_as_often_as_it_should(self, client):
         damaged = self.fetched(client, kind="line_malformed")
         record = client.call(f"{client.HOUR}/enwiki_namespace_0").json()
@@ -157,39 +146,37 @@ class TestDamage:
         client.sandbox.faults.clear()
         assert client.call(f"{client.HOUR}/enwiki_namespace_0").json() == client.archive.record
 
-    def test_of_one_line(self, client, whole):
-        _, wanted = whole
-        _, found = lines(self.fetched(client, kind="line_malformed", line=7))
+    def test_of_one_line(self, client):
+        wanted = lines_of(client.archive.path)
+        found = lines_of(self.fetched(client, kind="line_malformed", line=7))
         assert found[:7] + found[8:] == wanted
         with pytest.raises(json.JSONDecodeError):
             json.loads(found[7])
-        _, found = lines(self.fetched(client, kind="line_malformed", line=7, replace=True))
+        found = lines_of(self.fetched(client, kind="line_malformed", line=7, replace=True))
         assert (len(found), found[8:]) == (len(wanted), wanted[8:])
         assert found[7] != wanted[7]
         # beyond the last line means the last
-        _, found = lines(self.fetched(client, kind="line_malformed", line=10**9))
+        found = lines_of(self.fetched(client, kind="line_malformed", line=10**9))
         assert len(found) == len(wanted) + 1
-        _, (huge, *rest) = lines(self.fetched(client, kind="line_huge", size=1_000_000))
+        huge, *rest = lines_of(self.fetched(client, kind="line_huge", size=1_000_000))
         assert (rest, len(huge) > 1_000_000) == (wanted, True)
         assert json.loads(huge)["identifier"] not in {json.loads(line)["identifier"] for line in wanted}
-        _, (mistyped, *rest) = lines(self.fetched(client, kind="line_type"))
+        mistyped, *rest = lines_of(self.fetched(client, kind="line_type"))
         assert (rest, type(json.loads(mistyped)["identifier"])) == (wanted, str)
-        _, (odd, *rest) = lines(self.fetched(client, kind="line_utf8"))
+        odd, *rest = lines_of(self.fetched(client, kind="line_utf8"))
         assert rest == wanted
         with pytest.raises(UnicodeDecodeError):
             odd.decode()
 
-    def test_truncated_gzip(self, client):
+    def test_of_the_whole(self, client):
         damaged = self.fetched(client, kind="gzip_truncated", keep=0.7)
         assert damaged == client.archive.path.read_bytes()[: int(client.archive.size * 0.7)]
         with pytest.raises((EOFError, zlib.error)):
             gzip.decompress(damaged)
-
-    def test_archives_without_a_record(self, client, whole):
-        assert lines(self.fetched(client, kind="empty")) == ({}, [])
-        assert lines(self.fetched(client, kind="empty_member")) == ({next(iter(whole[0])): b""}, [])
-        members, _ = lines(self.fetched(client, kind="no_ndjson"))
-        assert list(members) == ["README.txt"]
+        assert members_of(self.fetched(client, kind="empty")) == []
+        ((info, content),) = members_of(self.fetched(client, kind="empty_member"))
+        assert (info.name, content) == ("enwiki_namespace_0_0.ndjson", b"")
+        assert [info.name for info, _ in members_of(self.fetched(client, kind="no_ndjson"))] == ["README.txt"]
 
 
 class TestDeclarations:

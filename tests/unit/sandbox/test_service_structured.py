@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-import tarfile
 
 import pytest
 
 from resources.sandbox.store.exports import newest_hour
 from resources.sandbox.world.structured import BASIC, structured
-from tests.unit.sandbox.conftest import NOW, logged_in, small_sandbox
+from tests.unit.sandbox.conftest import NOW, lines_of, logged_in, members_of, small_sandbox
 
 LIST = "/v2/snapshots/structured-contents"
 ONE = f"{LIST}/enwiki_namespace_0"
@@ -39,11 +37,10 @@ def lines(sandbox):
     with logged_in(sandbox) as client:
         content = client.fetch(client.signed(f"{ONE}/download")).content
         assert hashlib.md5(content).hexdigest() == client.call(ONE).json()["version"]
-    with tarfile.open(fileobj=io.BytesIO(content)) as tar:
-        members = tar.getmembers()
-        assert [member.name for member in members] == [f"enwiki_namespace_0_{n}.ndjson" for n in range(len(members))]
-        assert len(members) > 1
-        return b"".join(tar.extractfile(member).read() for member in members).splitlines()
+    names = [info.name for info, _ in members_of(content)]
+    assert names == [f"enwiki_namespace_0_{n}.ndjson" for n in range(len(names))]
+    assert len(names) > 1
+    return lines_of(content)
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tarfile
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
@@ -13,7 +12,7 @@ import pytest
 from resources.sandbox import Settings
 from resources.sandbox.store.archived_world import ArchivedWorld
 from resources.sandbox.world.entities import SPECIAL_ITEMS, Numbers
-from tests.unit.sandbox.conftest import small_sandbox
+from tests.unit.sandbox.conftest import lines_of, small_sandbox
 
 HOUR = timedelta(hours=1)
 START = datetime(2026, 11, 19, 22, tzinfo=UTC)
@@ -30,10 +29,8 @@ def world(tmp_path_factory):
     return world_of(tmp_path_factory.mktemp("entities"))
 
 
-def lines_of(file):
-    with tarfile.open(file.path) as archive:
-        for member in archive:
-            yield from map(json.loads, archive.extractfile(member).read().splitlines())
+def records_of(file):
+    return map(json.loads, lines_of(file.path))
 
 
 def truth(world, moment, since=None):
@@ -49,7 +46,7 @@ def test_hours_folded_by_the_newest_event_of_each_entity_are_the_truth(world):
     hours = [START + number * HOUR for number in range(4)]
     newest = {}
     for hour in hours:
-        for record in (line for file in world.batches(hour, [WIKI]) for line in lines_of(file)):
+        for record in (one for file in world.batches(hour, [WIKI]) for one in records_of(file)):
             if record["name"] not in newest or age(record) > age(newest[record["name"]]):
                 newest[record["name"]] = record
     live = {name: record for name, record in newest.items() if record["event"]["type"] == "update"}
@@ -67,7 +64,7 @@ def test_hours_folded_by_the_newest_event_of_each_entity_are_the_truth(world):
 
 def test_a_snapshot_holds_every_entity_and_few_twice(world):
     files = [world.snapshot(identifier, START) for identifier in world.entity_identifiers()]
-    found = Counter(record["name"] for file in files for record in lines_of(file))
+    found = Counter(record["name"] for file in files for record in records_of(file))
     expected = truth(world, START)
     assert expected.keys() <= found.keys()
     assert sum(found.values()) < 1.1 * len(expected)

@@ -9,7 +9,6 @@ import os
 import re
 import subprocess
 import sys
-import tarfile
 import threading
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -21,6 +20,7 @@ from resources.sandbox.store import archives
 from resources.sandbox.store.archived_world import ArchivedWorld
 from resources.sandbox.store.archives import BatchStore, Message, in_reading_order, partition, with_repetitions
 from resources.sandbox.world.wire import Chance
+from tests.unit.sandbox.conftest import lines_of, members_of
 
 HOUR = timedelta(hours=1)
 START = datetime(2026, 11, 19, 23, tzinfo=UTC)
@@ -36,13 +36,8 @@ def world(tmp_path_factory):
     return ArchivedWorld(settings_in(tmp_path_factory.mktemp("world")), member_bytes=200_000)
 
 
-def members_of(path):
-    with tarfile.open(path) as archive:
-        return [(info, archive.extractfile(info).read()) for info in archive]
-
-
 def records_of(batch):
-    return [json.loads(line) for _, content in members_of(batch.path) for line in content.splitlines()]
+    return [*map(json.loads, lines_of(batch.path))]
 
 
 def published(record):

@@ -6,7 +6,6 @@ import hashlib
 import json
 import subprocess
 import sys
-import tarfile
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -19,6 +18,7 @@ from resources.sandbox.store.snapshot_store import Export, SnapshotStore
 from resources.sandbox.world.census import Standing
 from resources.sandbox.world.schedule import Timetable, usual_articles
 from resources.sandbox.world.text.words import Titles, lexicon_of
+from tests.unit.sandbox.conftest import lines_of, members_of
 
 HOUR = timedelta(hours=1)
 MIDNIGHT = datetime(2026, 11, 20, tzinfo=UTC)
@@ -35,15 +35,6 @@ def settings_in(state, **options):
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     return ArchivedWorld(settings_in(tmp_path_factory.mktemp("world")))
-
-
-def members_of(path):
-    with tarfile.open(path) as archive:
-        return [(info, archive.extractfile(info).read()) for info in archive]
-
-
-def lines_of(file):
-    return [line for _, content in members_of(file.path) for line in content.splitlines(keepends=True)]
 
 
 def micros(moment):
@@ -91,7 +82,7 @@ class TestContent:
         assert counts[Standing.LINGERING] > 2
 
     def test_the_archive_holds_the_entries_as_records(self, world):
-        lines = lines_of(world.snapshot(ARTICLES, START))
+        lines = lines_of(world.snapshot(ARTICLES, START).path)
         records = [world.record(entry.event) for entry in world.snapshot_entries(ARTICLES, START)]
         assert [json.loads(line) for line in lines] == records
         for line in lines[:200]:
@@ -115,7 +106,7 @@ class TestContent:
             world.snapshot(ARTICLES, START + 24 * HOUR),
         )
         assert len({one.version, again.version, later.version}) == 3
-        assert sorted(set(lines_of(one))) != sorted(set(lines_of(later)))
+        assert set(lines_of(one.path)) != set(lines_of(later.path))
         entries = [set(world.snapshot_entries(ARTICLES, START, serial)) for serial in (0, 1)]
         live = [{entry for entry in some if entry.standing == Standing.LIVE} for some in entries]
         assert live[0] == live[1]

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import random
-import tarfile
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from resources.sandbox.settings import Settings
 from resources.sandbox.store.archived_world import ArchivedWorld
+from tests.unit.sandbox.conftest import lines_of
 
 HOUR = timedelta(hours=1)
 START = datetime(2026, 11, 19, 22, tzinfo=UTC)
@@ -22,12 +22,6 @@ START = datetime(2026, 11, 19, 22, tzinfo=UTC)
 
 def small(state, **options):
     return Settings(**{"state": state, "projects": ("frwiki",), "changes_per_hour": 60, "body_bytes": 300, **options})
-
-
-def lines_of(batch):
-    with tarfile.open(batch.path) as archive:
-        for member in archive:
-            yield from archive.extractfile(member).read().splitlines()
 
 
 def age(record):
@@ -60,7 +54,7 @@ def files(world, hours, namespaces=(0, 10, 14)):
     batches = (batch for hour in hours for batch in world.batches(hour))
     for batch in batches:
         if batch.record["namespace"]["identifier"] in namespaces:
-            yield from map(json.loads, lines_of(batch))
+            yield from map(json.loads, lines_of(batch.path))
 
 
 def truth_of(world, settings, moment_of, since, namespaces=(0, 10, 14)):
@@ -154,7 +148,7 @@ def test_a_snapshot_and_the_hours_from_its_own_on_fold_to_the_truth(tmp_path):
     world = ArchivedWorld(settings)
     for namespace in (0, 10):
         started, _ = world.snapshot_times(f"frwiki_namespace_{namespace}", START + 2 * HOUR)
-        lines = map(json.loads, lines_of(world.snapshot(f"frwiki_namespace_{namespace}", started)))
+        lines = map(json.loads, lines_of(world.snapshot(f"frwiki_namespace_{namespace}", started).path))
         first = started.replace(minute=0, second=0, microsecond=0)
         hours = [first + n * HOUR for n in range(3)]
         end = world.export_started_at("frwiki", hours[-1])

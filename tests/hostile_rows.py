@@ -6,32 +6,27 @@ others; fields that are kept as JSON get anything. Only rows count, never reject
 
 from __future__ import annotations
 
-import gzip
-import hashlib
 import json
 import random
 from collections import Counter
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from resources import datasets
 from resources.datasets.live import LIVE_CHANGES
-from resources.lake import Archive, Layout, ListError, convert, convert_list
+from resources.lake import ListError, convert_list
 from resources.lake.live import LiveLake
 from resources.tables import ARTICLE_CHANGES, TIMESTAMP
-from resources.warehouse import Snapshot
-from tests.builds import OpenWarehouse, lay
-from tests.unit.lake.conftest import tar_bytes
+from tests.brought import HOUR, Brought
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from resources.datasets import Dataset
+    from resources.lake import ConvertedFile
 
-HOUR = datetime(2026, 11, 19, 5, tzinfo=UTC)
 #: Deeper than a record may be; the other is not.
 TOO_DEEP, DEEP = 10_000, 450
 
@@ -243,7 +238,7 @@ class Draw:
         }
 
 
-class HostileMirror:
+class HostileMirror(Brought):
     """A data folder that hostile records are brought into.
 
     Args:
@@ -252,8 +247,8 @@ class HostileMirror:
     """
 
     def __init__(self, data: Path, seed: int) -> None:
-        self.layout, self.draw = Layout(data), Draw(seed)
-        self.warehouse = OpenWarehouse(lay(data), clock=lambda: HOUR + timedelta(hours=3))
+        super().__init__(data, clock=lambda: HOUR + timedelta(hours=3))
+        self.draw = Draw(seed)
         self.rows: Counter[str] = Counter()
         self.rejects: Counter[str] = Counter()
 
@@ -287,39 +282,11 @@ class HostileMirror:
         fixed = dict(zip(("project_id", "namespace_id"), place, strict=True))
         return [self.draw.record(dataset, number, **fixed) for number in range(count)]
 
-    def bring(
-        self,
-        dataset: Dataset,
-        place: tuple[str, int],
-        lines: list[Raw],
-        exported_at: datetime | None = None,
-        **known: Any,
-    ) -> None:
-        """Convert and load an archive of a dataset with these records.
-
-        Without `exported_at`, a snapshot as older versions took it.
-        """
-        project, namespace = place
-        data = "".join(f"{line}\n" for line in lines).encode()
-        packed = gzip.compress(tar_bytes([("records_0.ndjson", data)]), 1, mtime=0)
-        path = self.layout.archive / f"{dataset.name}-{sum(self.rows.values())}.tar.gz"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(packed)
-        name, version = f"{project}_namespace_{namespace}", hashlib.md5(packed).hexdigest()
-        archive = Archive(
-            path, name, version, known.pop("batch_hour", None), project, namespace, dataset=dataset, **known
-        )
-        if archive.snapshot_id:
-            archive = replace(archive, exported_at=exported_at)
-        made = convert(archive, self.layout)
+    def bring(self, dataset: Dataset, *more: Any, **known: Any) -> tuple[ConvertedFile, Any]:
+        """Convert and load an archive of a dataset, and count its lines."""
+        made, loaded = super().bring(dataset, *more, **known)
         self.count(dataset.name, made.row_count, made.reject_count)
-        if archive.batch_hour is not None:
-            self.warehouse.load_hour(archive.batch_hour, [made], dataset=dataset)
-        elif archive.source_at is not None:
-            self.warehouse.load_lookups([made])
-        else:
-            snapshot = Snapshot(*known.values(), project, namespace, (made,), 1, HOUR, dataset)
-            self.warehouse.load_snapshot(snapshot)
+        return made, loaded
 
     def bring_list(self, dataset: Dataset, count: int) -> None:
         """Convert and load a list.

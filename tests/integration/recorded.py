@@ -28,7 +28,7 @@ from tests.integration.listening import listen
 from tests.integration.mirror import Mirror
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from resources.sandbox import Sandbox
 
@@ -46,16 +46,23 @@ _LEFT_OUT = ("about", "stream_runs")
 
 
 @contextmanager
-def recorded(folder: Path, environment: pytest.MonkeyPatch) -> Iterator[Mirror]:
+def recorded(
+    folder: Path,
+    environment: pytest.MonkeyPatch,
+    *,
+    projects: Sequence[str] = PROJECTS,
+    amid: Callable[[], object] = lambda: None,
+) -> Iterator[Mirror]:
     """Fill a data folder with every kind of data, and publish it.
 
     It has hours, one of them exported again, snapshots, Wikidata, structured contents, a stream and a compaction.
-    Lookups are left out: their moments become part of `articles`.
+    Lookups are left out: their moments become part of `articles`. `amid` is called while a snapshot of each kind and
+    the last hour are fetched, and after the first step of the compaction and of the stream.
     """
     settings = Settings(
         state=folder / "sandbox",
         now=NOW,
-        projects=PROJECTS,
+        projects=projects,
         namespaces=NAMESPACES,
         changes_per_hour=30,
         entities=60,
@@ -66,7 +73,7 @@ def recorded(folder: Path, environment: pytest.MonkeyPatch) -> Iterator[Mirror]:
     with (
         running(settings) as sandbox,
         closing(
-            Mirror(sandbox, folder / "data", environment, projects=PROJECTS, namespaces=NAMESPACES, wikidata=True)
+            Mirror(sandbox, folder / "data", environment, projects=projects, namespaces=NAMESPACES, wikidata=True)
         ) as mirror,
     ):
         claim(mirror.data, sandbox.url)
@@ -74,36 +81,40 @@ def recorded(folder: Path, environment: pytest.MonkeyPatch) -> Iterator[Mirror]:
         *hours, last = mirror.newest(4)
         assert mirror.materialize(hours).success
         for dataset in (SNAPSHOT_ARTICLES, STRUCTURED_ARTICLES, SNAPSHOT_ENTITIES):
-            for made in mirror.take_snapshots(dataset=dataset):
+            for made in mirror.take_snapshots(dataset=dataset, **mirror.at("download ", amid)):
                 assert made.success, made.sentence
-        _compact(mirror)
+        first_step = [amid]
+        later = Warehouse(mirror.data, clock=lambda: NOW + timedelta(days=40))
+        assert compact_lake(
+            mirror.layout,
+            later,
+            Engine(workers=1),
+            memory_bytes=1 << 23,
+            say=lambda _: first_step.pop()() if first_step else None,
+        )
         assert mirror._run("publish", {}, None, {}).success
-        _listen(mirror, sandbox)
-        assert mirror.materialize([last]).success
+        _listen(mirror, sandbox, amid)
+        assert mirror.materialize([last], **mirror.at("download ", amid)).success
         # the service exports an hour again, with a line that nobody can read
-        path = mirror.download_path(last, "frwiki")
+        path = mirror.download_path(last, projects[-1])
         sandbox.faults.add(path, kind="line_malformed", where="objects", listed=True, count=None, replace=True)
         assert mirror.materialize([last]).success
         assert mirror._run("publish", {}, None, {}).success
         yield mirror
 
 
-def _compact(mirror: Mirror) -> None:
-    """Compact all hours but the last."""
-    later = Warehouse(mirror.data, clock=lambda: NOW + timedelta(days=40))
-    assert compact_lake(mirror.layout, later, Engine(workers=1), memory_bytes=1 << 23)
-
-
-def _listen(mirror: Mirror, sandbox: Sandbox) -> None:
+def _listen(mirror: Mirror, sandbox: Sandbox, amid: Callable[[], object]) -> None:
     """Keep what the stream has since the middle of the last hour with a file, to its end."""
     since = NOW - timedelta(minutes=90)
     scope = mirror.settings.scope_of(ARTICLE_CHANGES)
     wanted = sum(
         (project, event.title.namespace) in scope
-        for project in PROJECTS
+        for project in mirror.settings.projects
         for event in sandbox.world.events(project, since, NOW)
     )
-    _, warned = listen(mirror, wanted, since, connections=1)
+    first_step = [amid]
+    say = lambda: first_step.pop()() if first_step else None  # noqa: E731
+    _, warned = listen(mirror, wanted, since, connections=1, say=say)
     assert warned == []
 
 

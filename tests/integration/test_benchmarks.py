@@ -93,12 +93,6 @@ def test_every_harder_archive_takes_little_more_processor_time(tmp_path):
     compared(tmp_path, 15, doubled | dict.fromkeys(("bad", "drift", "short"), 2.5))
 
 
-def test_an_unknown_case_is_refused_by_name(archive):
-    done = run("convert", "--archive", archive, "--cases", "small,tiny", check=False)
-    assert done.returncode == 2
-    assert "tiny is not a case; use all, none or some of small, bad" in done.stderr
-
-
 def test_a_warehouse_is_measured(tmp_path):
     found = rows("warehouse", "--pages", "500", "--changes", 50, "--rounds", 1, "--folder", tmp_path)
     operations = {"snapshots", "articles from snapshots", "hour", "publication", "full rebuild", "page by its name"}
@@ -123,10 +117,18 @@ def test_a_short_history_is_measured(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_disk_that_is_too_small_is_reported_before_anything_is_made(tmp_path):
-    done = run("growth", "--days", 1_000_000, "--folder", tmp_path, check=False)
-    assert done.returncode == 1
-    assert "Nothing was measured" in done.stderr
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (("growth", "--days", 1_000_000, "--folder", "{}"), 1, "Nothing was measured"),
+        (("convert", "--cases", "small,tiny"), 2, "tiny is not a case; use all, none or some of small, bad"),
+    ],
+    ids=["a disk that is too small", "an unknown case"],
+)
+def test_what_cannot_be_measured_is_reported_before_anything_is_made(tmp_path, words, code, told):
+    done = run(*(str(word).format(tmp_path) for word in words), check=False)
+    assert done.returncode == code
+    assert told in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -163,10 +165,6 @@ def test_a_child_reports_its_own_cost_and_failure():
         measure_command(["-c", "raise SystemExit('no such thing')"], {})
 
 
-def counted_bytes(size: int) -> dict[str, float]:
-    return {"bytes": size}
-
-
 def test_rounds_are_taken_in_turn_and_a_failure_ends_only_its_own():
     order = []
 
@@ -193,6 +191,10 @@ def test_costs_are_compared_per_unit_of_work():
     report.add("two", "theirs", "does not start", base=("one", "ours"))
     assert report.ratios(report.row("two", "ours")) == {"seconds": 2.0, "cpu": 1.0, "peak": 0.5}
     assert report.facts()["rows"][2] == {"case": "two", "name": "theirs", "work": 1.0, "error": "does not start"}
+
+
+def counted_bytes(size: int) -> dict[str, float]:
+    return {"bytes": size}
 
 
 @pytest.mark.soak

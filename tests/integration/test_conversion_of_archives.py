@@ -36,22 +36,37 @@ print(json.dumps({"path": str(made.path), "rows": made.row_count, "rejects": mad
 """
 
 
-def convert_and_compare(folder: pathlib.Path, megabytes: float, *options: str) -> None:
-    """Make an archive, convert it in a process of its own, compare every count, and hold its memory to the bound."""
-    archive = folder / "archive.tar.gz"
+def converted(archive: pathlib.Path, version: str, data: pathlib.Path, workers: int, **environ: str) -> dict:
+    """What a process of its own tells of a conversion."""
+    done = subprocess.run(
+        [sys.executable, "-c", CONVERT, archive, version, data, str(workers)],
+        check=True,
+        capture_output=True,
+        cwd=ROOT,
+        env=os.environ | environ,
+    )
+    return json.loads(done.stdout)
+
+
+@needs_maker
+@pytest.mark.parametrize(
+    ("megabytes", "options"),
+    [
+        (10, ()),
+        (3, ("--single-member", "--project", "enwiki", "--seed", "2")),
+        pytest.param(800, (), marks=pytest.mark.soak),
+    ],
+)
+def test_every_record_is_converted_in_bounded_memory(tmp_path, megabytes, options):
+    """An archive is converted in a process of its own, every count compared, and its memory held to the bound."""
+    archive = tmp_path / "archive.tar.gz"
     made = subprocess.run(
         [sys.executable, MAKER, archive, "--megabytes", str(megabytes), "--level", "1", *options],
         check=True,
         capture_output=True,
     )
     told = json.loads(made.stdout)
-    done = subprocess.run(
-        [sys.executable, "-c", CONVERT, archive, told["md5"], folder / "data", "2"],
-        check=True,
-        capture_output=True,
-        cwd=ROOT,
-    )
-    found = json.loads(done.stdout)
+    found = converted(archive, told["md5"], tmp_path / "data", 2)
     assert found["rows"] == told["records"]
     assert found["rejects"] == 0
     assert (found["ndjson"], found["archive"]) == (told["bytes"], told["archive_bytes"])
@@ -63,22 +78,6 @@ def convert_and_compare(folder: pathlib.Path, megabytes: float, *options: str) -
     assert found["updates"] + found["deletes"] == told["records"]
     assert pc.sum(pc.equal(rows["change_type"], "delete")).as_py() == found["deletes"] >= told["deletes"]
     assert found["peak"] < 512 << 20, found
-
-
-@needs_maker
-def test_ten_megabytes(tmp_path):
-    convert_and_compare(tmp_path, 10)
-
-
-@needs_maker
-def test_one_member(tmp_path):
-    convert_and_compare(tmp_path, 3, "--single-member", "--project", "enwiki", "--seed", "2")
-
-
-@needs_maker
-@pytest.mark.soak
-def test_eight_hundred_megabytes(tmp_path):
-    convert_and_compare(tmp_path, 800)
 
 
 @pytest.fixture(scope="module")
@@ -109,14 +108,7 @@ def huge(tmp_path_factory):
 def test_lines_of_twenty_megabytes_stay_within_the_memory_allowed(huge, tmp_path, native):
     """More workers than the machine may have cores."""
     path, size = huge
-    done = subprocess.run(
-        [sys.executable, "-c", CONVERT, path, "0" * 32, tmp_path / "data", "3"],
-        check=True,
-        capture_output=True,
-        cwd=ROOT,
-        env=os.environ | {"WME_NATIVE": native},
-    )
-    found = json.loads(done.stdout)
+    found = converted(path, "0" * 32, tmp_path / "data", 3, WME_NATIVE=native)
     assert (found["rows"], found["rejects"], found["ndjson"]) == (18, 0, size)
     lengths_out = pc.utf8_length(pq.read_table(found["path"], columns=["html"])["html"]).to_pylist()
     assert min(sorted(lengths_out)[-6:]) > 15 << 20

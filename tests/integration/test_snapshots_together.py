@@ -40,15 +40,14 @@ def test_a_snapshot_that_was_replaced_while_another_was_fetched_is_planned_again
     assert report.done[1][0].snapshot.version != before
 
 
-def test_what_every_other_snapshot_would_meet_ends_it(client, sandbox, together):
-    sandbox.faults.add(path=f"/v2/snapshots/{NAMES[0]}/download", kind="status", status=403)
+@pytest.mark.parametrize(("status", "begun"), [(403, []), (404, NAMES[1:])], ids=["of all", "of one"])
+def test_what_every_other_snapshot_would_meet_ends_it_and_what_one_meets_alone_does_not(
+    client, sandbox, together, status, begun
+):
+    sandbox.faults.add(path=f"/v2/snapshots/{NAMES[0]}/download", kind="status", status=status)
     report = fetch(client, together)
-    assert ([name for name, _ in report.failures], report.not_begun, report.done) == (NAMES[:1], tuple(NAMES[1:]), ())
-    assert not any(NAMES[1] in seen.path and seen.path.endswith("/download") for seen in sandbox.requests)
-
-
-def test_what_one_snapshot_meets_alone_costs_no_other(client, sandbox, together):
-    sandbox.faults.add(path=f"/v2/snapshots/{NAMES[0]}/download", kind="status", status=404)
-    report = fetch(client, together)
-    assert ([name for name, _ in report.failures], report.not_begun) == (NAMES[:1], ())
-    assert [plan.identifier for plan, _ in report.done] == NAMES[1:]
+    assert [name for name, _ in report.failures] == NAMES[:1]
+    assert [plan.identifier for plan, _ in report.done] == begun
+    assert report.not_begun == tuple(name for name in NAMES[1:] if name not in begun)
+    asked = any(NAMES[1] in seen.path and seen.path.endswith("/download") for seen in sandbox.requests)
+    assert asked == bool(begun)

@@ -10,7 +10,6 @@ import hashlib
 import json
 import pathlib
 from collections import defaultdict
-from datetime import UTC, datetime
 from functools import cache
 
 import duckdb
@@ -19,54 +18,24 @@ import pytest
 from assets.steps import snapshot
 from resources.datasets import STRUCTURED_ARTICLES
 from resources.engine import Engine
-from resources.lake import Archive, Layout, convert
+from resources.lake import convert
 from resources.sandbox.world.structured import structured
-from resources.warehouse import Snapshot
-from tests.builds import OpenWarehouse, close_all, lay
-from tests.unit.lake.conftest import tar_bytes
+from tests.brought import HOUR, Brought
+from tests.builds import close_all
 from tests.unit.lake.test_nothing_is_lost import normal_record, rebuilt, with_type
 
 REAL = pathlib.Path(__file__).resolve().parents[3] / "shared/data/real/enterprise/structured-contents"
-HOUR = datetime(2026, 11, 19, 5, tzinfo=UTC)
 JSON = {column.name: column.path for column in STRUCTURED_ARTICLES.table if column.json}
 
 
-class Library:
+class Library(Brought):
     """A data folder with snapshots of structured contents that a test makes."""
-
-    def __init__(self, data: pathlib.Path) -> None:
-        self.layout = Layout(data)
-        self.warehouse = OpenWarehouse(lay(data))
-        self.is_published = False
 
     def load(self, project: str, lines: list[bytes], minute: int = 0):
         """A snapshot of these lines, converted and loaded."""
-        identifier = f"{project}_namespace_0"
-        data = gzip.compress(tar_bytes([(f"{identifier}_0.ndjson", b"".join(line + b"\n" for line in lines))]), mtime=0)
-        version = hashlib.md5(data).hexdigest()
-        path = self.layout.snapshot_archive(STRUCTURED_ARTICLES, identifier) / f"{identifier}.{version[:8]}.tar.gz"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-        archive = Archive(
-            *(path, identifier, version, None, project, 0),
-            dataset=STRUCTURED_ARTICLES,
-            snapshot_id=identifier,
-            snapshot_version=version,
-        )
-        made = convert(archive, self.layout)
-        exported, self.is_published = HOUR.replace(minute=minute), False
-        return made, self.warehouse.load_snapshot(
-            Snapshot(identifier, version, project, 0, (made,), 1, exported, STRUCTURED_ARTICLES)
-        )
-
-    def ask(self, query: str, *parameters: object) -> list[tuple]:
-        """Rows of the published file."""
-        if not self.is_published:
-            self.warehouse.publish()
-            close_all()
-            self.is_published = True
-        with duckdb.connect(str(self.warehouse.published_path), read_only=True) as found:
-            return found.execute(query, list(parameters)).fetchall()
+        version = hashlib.md5(b"".join(lines)).hexdigest()
+        known = {"snapshot_id": f"{project}_namespace_0", "snapshot_version": version}
+        return self.bring(STRUCTURED_ARTICLES, (project, 0), lines, HOUR.replace(minute=minute), **known)
 
 
 @pytest.fixture

@@ -5,13 +5,14 @@ The rows have known answers.
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
 
 from resources import datasets
 from resources.warehouse import QueryError
-from tests.hostile_rows import HOUR, HostileMirror, Raw, encode
+from tests.brought import HOUR, Brought
 from tests.unit.warehouse.test_current_state import made_rows
 
 
@@ -114,26 +115,22 @@ def test_the_size_of_a_project_is_known_in_its_exact_range_alone(lake, warehouse
 @pytest.fixture
 def mirror(data):
     """Brings well-formed records into a data folder; `ask` publishes and answers."""
-    made = HostileMirror(data, 1)
+    made = Brought(data)
     usual = {"date_modified": "2026-11-19T05:10:11Z", "namespace": {"identifier": 0}}
 
     def bring(dataset, project, *records):
-        named = [
-            {"identifier": number, "version": {"identifier": number}, "is_part_of": {"identifier": project}}
-            for number in range(1, len(records) + 1)
+        lines = [
+            json.dumps(
+                usual
+                | {"identifier": number, "version": {"identifier": number}, "is_part_of": {"identifier": project}}
+                | record
+            )
+            for number, record in enumerate(records, 1)
         ]
-        lines = [Raw(encode(usual | own | record)) for own, record in zip(named, records, strict=True)]
         known = {"snapshot_id": f"{project}_namespace_0", "snapshot_version": "abcdef01"}
         made.bring(dataset, (project, 0), lines, HOUR, **known)
-        made.is_published = False
 
-    def ask(query, *parameters):
-        if not made.is_published:
-            made.warehouse.publish()
-            made.is_published = True
-        return made.warehouse.sql(query, list(parameters)).rows
-
-    made.bring_records, made.ask = bring, ask
+    made.bring_records = bring
     return made
 
 

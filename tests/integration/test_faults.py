@@ -179,32 +179,6 @@ def test_a_project_that_is_quiet_in_every_hour_is_absent_and_costs_no_hour(mirro
 # --- an hour that is not there ----------------------------------------------------------------------------------------
 
 
-def test_an_hour_that_is_not_there_yet_is_told_from_one_that_is_over(mirror: Any) -> None:
-    mirror.configure(projects=("enwiki",))
-    newest = mirror.newest(1)[0]
-    early = mirror.materialize([newest, newest + HOUR])
-    assert not early.success
-    for part in ("1 of 2 hours failed", "has not published the hour", "Nothing was changed.", "Try again later"):
-        assert part in early.sentence
-    assert early.allow_retries is True
-    assert mirror.states()[newest + HOUR, "enwiki"] == "not_yet"
-    assert mirror.states()[newest, "enwiki"] == "loaded"
-    assert mirror.status_of(newest) == "MATERIALIZED"
-
-    oldest = (mirror.sandbox.clock.now() - timedelta(hours=47)).replace(minute=0)
-    late = mirror.materialize([oldest - HOUR, oldest])
-    assert not late.success
-    for part in ("1 of 2 hours failed", "no longer has the hour", "two days", "Earlier downloads are kept."):
-        assert part in late.sentence
-    assert late.allow_retries is False
-    assert mirror.states()[oldest - HOUR, "enwiki"] == "past_retention"
-    assert mirror.states()[oldest, "enwiki"] == "loaded"
-
-    mirror.sandbox.clock.advance(HOUR)
-    assert mirror.materialize([newest, newest + HOUR]).success
-    assert mirror.states()[newest + HOUR, "enwiki"] == "loaded"
-
-
 def test_a_backfill_of_everything_is_not_spoiled_by_hours_from_before_the_mirror(mirror: Any) -> None:
     oldest = (mirror.sandbox.clock.now() - timedelta(hours=47)).replace(minute=0)
     gone = [oldest - 2 * HOUR, oldest - HOUR]
@@ -219,6 +193,10 @@ def test_a_backfill_of_everything_is_not_spoiled_by_hours_from_before_the_mirror
             [record] = mirror.instance.fetch_materializations(chosen, limit=2).records
             assert "no longer has the hour" in record.asset_materialization.description
     assert mirror.loaded().keys() == {(oldest, "enwiki"), (oldest, "frwiki")}
+    # in a run by itself it is red
+    alone = mirror.materialize(gone[1:])
+    assert (alone.success, alone.allow_retries) == (False, False)
+    assert "no longer has the hour" in alone.sentence
 
     # what is lost after the mirror began is red in a backfill, too
     mirror.sandbox.clock.advance(timedelta(hours=3))
@@ -226,105 +204,6 @@ def test_a_backfill_of_everything_is_not_spoiled_by_hours_from_before_the_mirror
     assert not lost.success
     assert "no longer has the hour" in lost.sentence
     assert mirror.status_of(oldest + HOUR) == "FAILED"
-
-
-# --- the service and the network: one hour meets it, the others are loaded --------------------------------------------
-
-
-@dataclass
-class Outage:
-    """A fault of one hour that outlasts all retries, of each kind one. The client's own tests have the others.
-
-    Attributes:
-        faults: Arguments of `Faults.add`; `path` is completed by the hour's own.
-        says: What the sentence must hold.
-        retry: Whether the failure may be tried again.
-        most: Requests to the path of the fault at most.
-        part: Something of the archive is kept for the next run.
-    """
-
-    faults: dict[str, Any]
-    says: tuple[str, ...]
-    retry: bool = True
-    most: int = 3
-    part: bool = False
-
-
-LIST = ""
-DOWNLOAD = "/enwiki_namespace_0/download"
-OUTAGES = {
-    "list answers 500": Outage(
-        {"path": LIST, "kind": "status", "status": 500},
-        ("Could not list the batches", "500", "after 2 retries", "Earlier downloads are kept", "Try again later"),
-    ),
-    "list answers a page with 404": Outage(
-        {"path": LIST, "kind": "html", "status": 404},
-        ("Could not list the batches", "HTML page", "404", "Nothing was changed.", "check the configured"),
-        retry=False,
-        most=1,
-    ),
-    "bodies are cut": Outage(
-        {"path": DOWNLOAD, "kind": "cut", "after": 1000},
-        ("Could not fetch enwiki_namespace_0", "bytes are kept", "Retry to resume the download."),
-        most=1,
-        part=True,
-    ),
-    "wrong bytes": Outage(
-        {"path": DOWNLOAD, "kind": "flip"},
-        ("Two downloads of", "No file was written", "Try again later", "report the error to the vendor"),
-        retry=False,
-        most=2,
-    ),
-}
-
-
-def _hour_path(hour: datetime) -> str:
-    return f"/v2/batches/{hour:%Y-%m-%d}/{hour:%H}"
-
-
-@pytest.mark.parametrize("retry", [True, False], ids=["that may end", "for good"])
-def test_outages_cost_an_hour_each_and_the_next_run_heals_them(mirror: Any, retry: bool) -> None:
-    outages = {name: outage for name, outage in OUTAGES.items() if outage.retry is retry}
-    hours = mirror.newest(len(outages) + 1)
-    *bad, good = hours
-    paths = {name: _hour_path(hour) + outages[name].faults["path"] for name, hour in zip(outages, bad, strict=True)}
-    for name, outage in outages.items():
-        mirror.sandbox.faults.add(**outage.faults | {"path": paths[name], "count": None})
-
-    made = mirror.materialize(hours)
-
-    assert not made.success
-    first, *told = made.sentence.split("\n")
-    assert first == f"{len(bad)} of {len(hours)} hours failed. The other hour is loaded."
-    assert made.allow_retries is retry
-    # a file that cannot be had costs its own project alone
-    partial = [hour for hour, one in zip(bad, outages.values(), strict=True) if one.faults["path"] == DOWNLOAD]
-    others = {place: count for place, count in mirror.truth(partial).items() if place[1] != "enwiki"}
-    assert mirror.loaded() == mirror.truth([good]) | others
-    assert made.hours["warehouse/article_changes"] == [good]
-    assert mirror.status_of(good) == "MATERIALIZED"
-    assert len(mirror.lake_files()) == 2 + len(partial)
-    for hour, (name, outage), line in zip(bad, outages.items(), told, strict=True):
-        assert line.startswith(f"- {hour_text(hour)}: "), name
-        for part in outage.says:
-            assert part in line, name
-        assert len(mirror.requests(paths[name])) <= outage.most, name
-        assert mirror.status_of(hour) == "FAILED", name
-        assert mirror.states()[hour, "enwiki"] == "missing", name
-        reasons = mirror.rows("SELECT DISTINCT reason FROM hours WHERE batch_hour = ? AND state = 'missing'", [hour])
-        assert reasons[0][0] in line, name
-        assert [p.name for p in mirror.archives(hour) if p.name.startswith("enwiki")] == [], name
-        assert mirror.layout.batch_list(ARTICLE_CHANGES, hour).exists() is (hour in partial), name
-        folder = mirror.layout.archive_hour(ARTICLE_CHANGES, hour).relative_to(mirror.data).as_posix()
-        assert any(left.startswith(folder) for left in mirror.unfinished()) is outage.part, name
-
-    mirror.sandbox.faults.clear()
-    mirror.sandbox.requests.clear()
-    heals(mirror, hours)
-    assert len(mirror.requests(status=307)) <= 2 * len(bad)
-    # of the body that was cut the store sent the rest only
-    sent = [one.status for one in mirror.sandbox.requests if one.path.endswith("/enwiki_namespace_0.tar.gz")]
-    assert sent.count(206) == sum(outage.part for outage in outages.values())
 
 
 # --- archives that are damaged at the service itself, under their true MD5 --------------------------------------------

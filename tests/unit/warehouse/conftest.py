@@ -306,11 +306,11 @@ def small_disk(tmp_path, clock):
 
 @pytest.fixture
 def killing():
-    """`with killing(data, date) as kill_at`: compactions that are killed, each at its phase."""
+    """`with killing(data, date) as kill_at`: compactions and publications that are killed, each at its phase."""
 
     @contextlib.contextmanager
     def started(data, date):
-        command = [sys.executable, "-m", "tests.unit.warehouse.killing_compactions", str(data), date]
+        command = [sys.executable, "-m", "tests.unit.warehouse.killing_steps", str(data), date]
         with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
 
             def kill_at(phase):

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from resources.warehouse import ConvertedFile, LakeFileError, Warehouse
+from resources.tables import HourState
+from resources.warehouse import ConvertedFile, HourStatus, LakeFileError, Warehouse
 from tests.builds import ask, loaded_digests
 from tests.unit.warehouse.conftest import START
 
@@ -204,3 +205,33 @@ def test_titles_and_texts_are_data_never_sql(lake, warehouse):
     warehouse.publish({"service": "it's"})
     assert warehouse.sql("SELECT name FROM articles WHERE project_id = ?", [project]).rows == [(name,)]
     assert warehouse.sql("SELECT count(*) FROM article_bodies").rows == [(1,)]
+
+
+def test_what_changes_a_table_is_news_and_the_same_again_is_not(lake, warehouse):
+    def is_news(change):
+        before = warehouse.unpublished_revision()
+        change()
+        return warehouse.unpublished_revision() != before
+
+    def rows(number):
+        return [lake.change(number, "A", 60 * number + 1)]
+
+    codes = lake.dataset("codes")
+    lists = [lake.reference("codes", [{"code": "wiki", "name": name}]) for name in ("Wikipedia", "Wikis")]
+    shorter = lake.reference("codes", [])
+    gap = HourStatus(lake.hour(5), "enwiki", 0, HourState.EMPTY, "Because.")
+    changes = {
+        "the first hour": lambda: warehouse.load_hour(lake.hour(0), [lake.file(0, rows(0))]),
+        "an hour with other content": lambda: warehouse.load_hour(lake.hour(0), [lake.file(0, rows(0), tag="b")]),
+        "a snapshot": lambda: warehouse.load_snapshot(lake.snapshot([rows(9)])),
+        "the current articles": warehouse.apply_changes,
+        "what is known of an hour": lambda: warehouse.record_statuses([gap]),
+        "gaps": lambda: warehouse.fill_coverage(["enwiki"], [0]),
+        "a list": lambda: warehouse.load_list(codes, lists[0]),
+        "another list": lambda: warehouse.load_list(codes, lists[1]),
+        "a list that lost a row": lambda: warehouse.load_list(codes, shorter),
+    }
+    assert warehouse.unpublished_revision() is None
+    for name, change in changes.items():
+        assert is_news(change), name
+        assert not is_news(change), f"{name}, again"

@@ -1,4 +1,4 @@
-"""Publications that are killed, fail or meet one another; readers keep the file that they have open."""
+"""Publications that are killed, fail or meet one another; readers keep their file, and see whole hours only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ import pytest
 
 from resources import datasets
 from resources.warehouse import WarehouseFullError
-from tests.builds import close_all
+from tests.builds import NO_BAR, close_all
+from tests.unit.warehouse.killing_steps import PUBLISHING
 
 ROOT = Path(__file__).parents[3]
 
@@ -41,13 +42,17 @@ class Mirror:
         self.load()
         return self.warehouse.publish()
 
-    def assert_whole(self):
-        """What is published is the newest state."""
+    def assert_published(self, hours):
+        """What is published is the state of so many hours."""
         answer = self.warehouse.sql(
             "SELECT (SELECT count(*) FROM loads), (SELECT count(DISTINCT batch_hour) FROM article_changes), "
             "(SELECT count(*) FROM article_bodies), (SELECT max(html) FROM article_bodies)"
         )
-        assert answer.rows == [(self.hours, self.hours, 40 * self.hours, f"{self.hours - 1:02}")]
+        assert answer.rows == [(hours, hours, 40 * hours, f"{hours - 1:02}")]
+
+    def assert_whole(self):
+        """What is published is the newest state."""
+        self.assert_published(self.hours)
         assert not list(self.warehouse.data.glob("*.tmp*"))
 
 
@@ -84,25 +89,16 @@ def test_published_file_is_a_copy_of_the_build_file_and_a_reader_keeps_its_own(c
         mirror.assert_whole()
 
 
-def test_killed_at_each_step_of_a_publication(mirror):
-    """By `killing_publications.py`, which checks after each kill what is published, and then publishes."""
-    close_all()
-    told = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("killing_publications.py")), str(mirror.warehouse.data)],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=500,
-    )
-    assert told.returncode == 0, told.stderr
-    assert told.stdout.splitlines() == [
-        "amid the views: published as before",
-        "copied: published as before",
-        "read-only: published as before",
-        "in place: published anew",
-    ]
-    assert not list(mirror.warehouse.data.glob("*.tmp*"))
+def test_killed_at_each_step_of_a_publication(mirror, killing):
+    with killing(mirror.warehouse.data, "2026-12-01") as kill_at:
+        for step in PUBLISHING:
+            mirror.load()
+            kill_at(step)
+            # what is published is the state before or the new one, whole, and another publication works
+            is_new = step == "in place"
+            mirror.assert_published(mirror.hours if is_new else mirror.hours - 1)
+            assert mirror.warehouse.publish().changed is not is_new
+            mirror.assert_whole()
 
 
 def test_failure_while_the_file_is_copied_or_synchronized_changes_nothing_and_leaves_nothing(mirror, monkeypatch):
@@ -145,3 +141,66 @@ def test_two_publications_at_once(mirror):
     ]
     assert [process.communicate(timeout=120)[0] for process in both] == ["True\n", "True\n"]
     mirror.assert_whole()
+
+
+# --- readers in other processes ---------------------------------------------------------------------------------------
+
+ROWS = 40
+
+#: A client that opens the file again and again, sometimes for longer. It tells how often, the states that it saw, as
+#: differences from what the hours promise, and the hours that are there at the end.
+LOOPING = """
+import duckdb, random, select, sys
+path, row_count, chance, seen = sys.argv[1], int(sys.argv[2]), random.Random(int(sys.argv[3])), []
+held = []
+def opened():
+    connection = duckdb.connect()
+    connection.execute(f"ATTACH '{path}' AS warehouse (READ_ONLY)")
+    connection.execute("USE warehouse")
+    return connection
+def look(connection):
+    tables = ("hours", "loads", "articles", "article_changes", "article_bodies")
+    counts = ", ".join(f"(SELECT count(*) FROM {table})" for table in tables)
+    return connection.execute(
+        f"SELECT {counts}, (SELECT value::BIGINT FROM about WHERE name = 'revision'), "
+        "(SELECT bit_xor(hash(article_changes)) FROM article_changes)"
+    ).fetchone()
+while not select.select([sys.stdin], [], [], 0)[0]:
+    held.append((opened(), None))
+    for number, (connection, before) in enumerate(held):
+        found = look(connection)
+        assert before in (None, found), (before, found)
+        held[number] = connection, found
+    hours, loads, *counts, revision, _ = found
+    # an hour is loaded and applied, which raises the revision twice
+    seen.append((loads - hours, *(count - row_count * hours for count in counts), revision - 2 * hours))
+    if len(seen) == 1:
+        print("reads", flush=True)
+    while held and chance.random() < (0.9 if len(held) < 5 else 1):
+        held.pop(chance.randrange(len(held)))[0].close()
+print(len(seen), {state[:-1] for state in seen} == {(0, 0, 0, 0)}, len(set(seen)), look(opened())[0])
+"""
+
+
+@pytest.mark.parametrize("count", [4, pytest.param(60, marks=pytest.mark.soak)])
+def test_readers_in_loops_see_whole_states_only(lake, warehouse, count):
+    def publish(hour):
+        rows = [lake.change(1000 * hour + n, f"T{hour}-{n}", 60 * hour + n) for n in range(ROWS)]
+        warehouse.load_hour(lake.hour(hour), [lake.file(hour, rows)])
+        warehouse.publish()
+
+    publish(0)
+    command = [sys.executable, "-c", NO_BAR + LOOPING, str(warehouse.published_path), str(ROWS)]
+    readers = [
+        subprocess.Popen([*command, str(seed)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for seed in range(1 if count < 10 else 3)
+    ]
+    for reader in readers:
+        assert reader.stdout.readline() == "reads\n"
+    for hour in range(1, count):
+        publish(hour)
+    for reader in readers:
+        loops, *told = reader.communicate("end\n", timeout=120)[0].split()
+        assert reader.returncode == 0
+        assert int(loops) > 0
+        assert told == ["True", "1", str(count)]

@@ -1,6 +1,6 @@
-"""Compactions that kill themselves.
+"""Compactions and publications that kill themselves.
 
-`python -m tests.unit.warehouse.killing_compactions DATA DATE` runs one for each phase that it reads. This process never
+`python -m tests.unit.warehouse.killing_steps DATA DATE` runs one for each phase that it reads. This process never
 opens DuckDB itself, so that its children can be forked cheaply from a clean state. It reports how each of them ended.
 Changes of the first two hours leave the build file after the compaction.
 """
@@ -15,9 +15,11 @@ from assets.steps import compaction
 from resources.engine import Engine
 from resources.lake import Layout
 from resources.lake.parquet import sorting, writer
-from resources.warehouse import Warehouse
+from resources.warehouse import Warehouse, publisher
 from resources.warehouse.compaction import commit as ledger
 from resources.warehouse.compaction import window
+
+PUBLISHING = ("amid the views", "copied", "read-only", "in place")
 
 
 def die(*_args, **_more):
@@ -33,7 +35,7 @@ def after(owner, name):
     setattr(owner, name, lambda *args, **more: (real(*args, **more), die()))
 
 
-def compact(data, now, phase):
+def operate(data, now, phase):
     warehouse = Warehouse(data, clock=lambda: now)
     {
         "spilling": lambda: after(sorting.pa.ipc, "new_file"),
@@ -44,7 +46,14 @@ def compact(data, now, phase):
         "taken in": lambda: after(Warehouse, "commit_compaction"),
         "older changes leaving": lambda: after(window, "leave"),
         "older changes gone": lambda: after(Warehouse, "move_window"),
+        "amid the views": lambda: after(publisher, "make_views"),
+        "copied": lambda: after(publisher, "copy_file"),
+        "read-only": lambda: after(Path, "chmod"),
+        "in place": lambda: after(publisher, "_put"),
     }[phase]()
+    if phase in PUBLISHING:
+        warehouse.publish()
+        return
     compaction.compact_lake(Layout(data), warehouse, Engine(workers=1), memory_bytes=1 << 14, threads=1)
 
 
@@ -54,7 +63,7 @@ if __name__ == "__main__":
         if (pid := os.fork()) == 0:
             signal.alarm(400)
             try:
-                compact(folder, moment, line.strip())
+                operate(folder, moment, line.strip())
             finally:
                 os._exit(1)
         sys.stdout.write(f"{os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])}\n")

@@ -166,6 +166,8 @@ class LiveLake:
             kept = _filtered(fresh, pc.is_in(own, known))
         if not len(kept) and not rejects.count and not (always and len(fresh)):
             return None
+        # the time since which a new project and namespace is stored; files without these times contain all events
+        reached = max(before.published_at.values(), default=before.since) if before.kept_since else before.since
         step = replace(
             position,
             number=before.number + 1,
@@ -173,18 +175,12 @@ class LiveLake:
             row_count=len(kept),
             other_count=len(fresh) - len(kept),
             reject_count=rejects.count,
-            kept_since=self._kept_since(before),
+            kept_since={place: before.kept_since.get(place, reached) for place in self._scope or ()},
             event_counts=dict(Counter(before.event_counts) + Counter(kept["event_partition"].to_pylist())),
         )
         self._land(step := replace(step, runs=_runs(step, before, run)), kept, rejects)
         self._continuity.landed(step)
         return step
-
-    def _kept_since(self, before: Step) -> dict[tuple[str, int], datetime]:
-        """Return the time when storage began, by project and namespace. New pairs get the latest event time."""
-        # files without these times contain all events
-        reached = max(before.published_at.values(), default=before.since) if before.kept_since else before.since
-        return {place: before.kept_since.get(place, reached) for place in self._scope or ()}
 
     def _path(self, now: datetime, first: int, last: int) -> Path:
         return stream_files.path_of(

@@ -98,13 +98,18 @@ class RejectsFile(ExitStack):
         fields = [column.field.with_type(array.type) for column, array in zip(REJECTED_LINES, arrays, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
-    def add(self, rows: pa.RecordBatch, packed: bytes) -> None:
+    def add(self, rows: pa.RecordBatch, packed: bytes = b"") -> None:
         """Add a block's rejects, as returned by `of_block`."""
-        offset = 0
         if packed:
-            offset = self._long_lines().size
+            column = rows.schema.get_field_index("raw_offset")
+            offsets = pc.add(rows.column(column), self._long_lines().size)
+            rows = rows.set_column(column, rows.schema.field(column), offsets)
             self._long_lines().write(packed)
-        self._add(rows, offset)
+        self._waiting.append(rows)
+        self._waiting_bytes += rows.nbytes
+        self.row_count += len(rows)
+        if self._waiting_bytes >= _GROUP_BYTES:
+            self._flush()
 
     def add_long_line(self, line: LongLine, longest: int) -> None:
         """Add a line that exceeds the maximum record length, in pieces."""
@@ -118,9 +123,9 @@ class RejectsFile(ExitStack):
             f"The line is {line.size:,} bytes long; the maximum record length is {longest:,} bytes (WME_MAX_RECORD_MB)."
         )
         member, number, place = (pa.array([value]) for value in (line.member, line.number, line.offset))
-        raw, size, raw_offset = (pa.array([value]) for value in (beginning, line.size, 0))
+        raw, size, raw_offset = (pa.array([value]) for value in (beginning, line.size, offset))
         places = (member.dictionary_encode(), number, place)
-        self._add(self._rows(places, reasons_of([reason]), raw.dictionary_encode(), size, raw_offset), offset)
+        self.add(self._rows(places, reasons_of([reason]), raw.dictionary_encode(), size, raw_offset))
 
     def land(self, metadata: Mapping[str, str]) -> None:
         """Rename the files to their final names, starting with the long lines, to which visible rows refer."""
@@ -129,15 +134,6 @@ class RejectsFile(ExitStack):
             self.lines.land()
         if self._parquet is not None:
             self._parquet.finish(metadata)
-
-    def _add(self, rows: pa.RecordBatch, offset: int) -> None:
-        """Add rows. `offset` is the position of the rows' long lines in their file."""
-        column = rows.schema.get_field_index("raw_offset")
-        self._waiting.append(rows.set_column(column, rows.schema.field(column), pc.add(rows.column(column), offset)))
-        self._waiting_bytes += rows.nbytes
-        self.row_count += len(rows)
-        if self._waiting_bytes >= _GROUP_BYTES:
-            self._flush()
 
     def _flush(self) -> None:
         """Write the waiting rows as a row group. A block may have only a few rejects."""

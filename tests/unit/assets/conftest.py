@@ -3,14 +3,14 @@
 A service on loopback that serves real archives, and a data folder with its lake and warehouse.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -31,11 +31,6 @@ from tests.builds import OpenWarehouse, drop_all, lay
 from tests.unit.enterprise.conftest import HOUR, QUICK, Clock
 from tests.unit.enterprise.loopback import FakeService, json_reply
 from tests.unit.lake.conftest import tar_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from datetime import datetime
-    from pathlib import Path
 
 NEXT = HOUR + timedelta(hours=1)
 

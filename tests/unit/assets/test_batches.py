@@ -1,7 +1,5 @@
 """The steps of an hour: what is fetched, when an hour counts as archived, what is remembered of it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from datetime import timedelta
@@ -116,14 +114,6 @@ def test_an_hour_of_the_archive_holds_the_mirrored_projects_and_says_which_it_la
     assert len(batches.archived_hour(HOUR, bench.layout, [FR], ARTICLE_CHANGES).archives) == 1
 
 
-def test_projects_that_the_list_does_not_name_are_noted_as_absent_with_the_load(bench):
-    bench.serve("enwiki", 1, 2)
-    archived = bench.fetch(EN, IT)
-    load = batches.load_hour(archived, bench.convert(archived), bench.warehouse)
-    assert (load.row_count, load.changed) == (2, True)
-    assert bench.states() == {(HOUR, *EN): "loaded", (HOUR, *IT): "absent"}
-
-
 def test_an_absent_hour_that_is_loaded_from_the_archive_was_checked_when_it_was_listed(bench):
     """A rebuild asks nobody, so a later listing may still name the project."""
     bench.serve("enwiki", 1)
@@ -131,7 +121,8 @@ def test_an_absent_hour_that_is_loaded_from_the_archive_was_checked_when_it_was_
     listed_at = HOUR + timedelta(hours=2)
     os.utime(bench.layout.batch_list(ARTICLE_CHANGES, HOUR), times=(listed_at.timestamp(),) * 2)
     archived = batches.archived_hour(HOUR, bench.layout, [EN, IT], ARTICLE_CHANGES)
-    batches.load_hour(archived, bench.convert(archived), bench.warehouse)
+    load = batches.load_hour(archived, bench.convert(archived), bench.warehouse)
+    assert (load.row_count, load.changed, bench.states()) == (1, True, {(HOUR, *EN): "loaded", (HOUR, *IT): "absent"})
     checked = {
         row.project_id: row.checked_at
         for row in bench.warehouse.coverage(published=False, dataset=datasets.ARTICLE_CHANGES)

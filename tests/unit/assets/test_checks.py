@@ -1,7 +1,5 @@
 """Checks: each holds on good data, and fails on exactly what it is there for."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """A list that was made by another declaration is shown as out of date until it is made again; a good hour never is."""
 
-from __future__ import annotations
-
 import dagster as dg
 from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
 from dagster._core.loader import LoadingContextForTest

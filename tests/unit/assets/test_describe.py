@@ -1,7 +1,5 @@
 """What Dagster's pages show of tables: short types beside whole descriptions, rows that can be read."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime
 
@@ -55,9 +53,10 @@ def test_nested_types_are_short_and_their_fields_stand_in_the_description():
     )
 
 
-def test_only_tables_of_duckdb_have_a_table_name():
+def test_only_tables_of_duckdb_have_a_table_name_and_previews_have_declared_columns():
     assert "dagster/table_name" not in lake_metadata(NESTED)
     assert table_metadata(NESTED)["dagster/table_name"] == "warehouse.main.nested"
+    assert set(PREVIEW) <= set(ARTICLE_CHANGES.schema.names)
 
 
 def test_rows_are_a_table_that_markdown_cannot_break():
@@ -122,7 +121,3 @@ def test_a_preview_takes_a_few_rows_of_each_file_and_none_of_an_empty_one(tmp_pa
     shown = preview(paths, ("name",)).value.splitlines()[2:]
     assert shown == ["| Page 0 |", "| Page 1 |", "| Page 40 |", "| Page 41 |"]
     assert len(preview(paths[:1], ("name",)).value.splitlines()) == 2 + PREVIEW_ROWS
-
-
-def test_the_columns_of_a_preview_are_declared():
-    assert set(PREVIEW) <= set(ARTICLE_CHANGES.schema.names)

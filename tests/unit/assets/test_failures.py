@@ -1,7 +1,5 @@
 """Errors as Dagster failures: sentences, what may be tried again, what ends a run."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -32,6 +30,9 @@ def test_a_sentence_is_the_errors_own_unless_it_has_none():
     assert sentence(errors.Forbidden("The account may not.")) == "The account may not."
     assert sentence(KeyError("x")) == "KeyError: 'x'"
     assert sentence(RuntimeError()) == "RuntimeError"
+    refused = OSError(13, "Permission denied", "/data/x")
+    assert sentence(refused).startswith("Permission denied: /data/x. ")
+    assert "run the same command again" in sentence(refused)
 
 
 #: What every other hour would meet as well.
@@ -111,12 +112,6 @@ def test_whatever_goes_wrong_within_becomes_a_failure_once():
     with pytest.raises(dg.Failure) as caught, as_failure():
         raise own
     assert caught.value is own
-
-
-def test_what_the_system_refuses_names_the_file_and_what_to_do():
-    refused = OSError(13, "Permission denied", "/data/x")
-    assert sentence(refused).startswith("Permission denied: /data/x. ")
-    assert "run the same command again" in sentence(refused)
 
 
 def test_a_data_folder_refuses_another_service(tmp_path):

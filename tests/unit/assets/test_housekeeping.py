@@ -1,7 +1,5 @@
 """Which files go, when, and that none goes that somebody needs."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

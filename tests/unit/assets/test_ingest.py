@@ -1,7 +1,5 @@
 """One hour after another through the layers: what each is given, what it tells, what is remembered of a failure."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

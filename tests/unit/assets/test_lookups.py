@@ -1,7 +1,5 @@
 """Which pages are looked up, and what the day's budget allows."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 

@@ -1,7 +1,5 @@
 """Names that the service does not have are refused, with the nearest; a real client, and a service on loopback."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket
@@ -65,11 +63,15 @@ def asked(service):
     return [seen.path for seen in service.requests if seen.path.startswith("/v2/")]
 
 
-def test_names_of_archived_lists_cost_no_request(client, service, layout, nowhere):
+def test_names_of_archived_lists_cost_no_request_and_odd_entries_spoil_no_other(client, service, layout, nowhere):
     archive(layout, projects=["enwiki", "frwiki"], namespaces=[0, 14])
     for one in (client, nowhere):
         connection.check_names(one, layout, ["frwiki", "enwiki"], [14, 0])
     assert asked(service) == []
+    archive(layout, projects=["enwiki", None, ["x"]], namespaces=[0])
+    path = layout.list_archive(named("projects"))
+    path.write_text(json.dumps([*json.loads(path.read_text()), 7, {}]))
+    connection.check_names(nowhere, layout, ["enwiki"], [0])
 
 
 def test_unknown_names_are_told_in_one_sentence_with_the_nearest(client, service, layout):
@@ -87,13 +89,6 @@ def test_a_name_that_the_archived_list_does_not_know_may_be_new(client, service,
     archive(layout, projects=["frwiki"], namespaces=[0])
     connection.check_names(client, layout, ["enwiki"], [0])
     assert asked(service) == ["/v2/projects"]
-
-
-def test_odd_entries_of_an_archived_list_spoil_no_other(layout, nowhere):
-    archive(layout, projects=["enwiki", None, ["x"]], namespaces=[0])
-    path = layout.list_archive(named("projects"))
-    path.write_text(json.dumps([*json.loads(path.read_text()), 7, {}]))
-    connection.check_names(nowhere, layout, ["enwiki"], [0])
 
 
 def test_a_name_that_may_be_that_of_an_odd_entry_is_not_refused(service, client, layout, tmp_path):

@@ -1,7 +1,5 @@
 """When the file of analysts is made anew, and what a run does that does not make it."""
 
-from __future__ import annotations
-
 import os
 from datetime import UTC, datetime, timedelta
 

@@ -1,7 +1,5 @@
 """Lake files that are damaged come back from the archive with the next publication, or are named."""
 
-from __future__ import annotations
-
 import os
 
 import dagster as dg

@@ -1,7 +1,5 @@
 """A stream is kept step by step, by one process, and what may be missing is said."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 What is linked, copied and compared, in which order, and what a kill or a full disk leaves.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

@@ -1,7 +1,6 @@
 """Archives made in a test, and the lake they are converted into."""
 
-from __future__ import annotations
-
+import ctypes
 import gzip
 import hashlib
 import io
@@ -9,7 +8,8 @@ import json
 import tarfile
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,10 +18,6 @@ import pytest
 from resources.datasets import ARTICLE_CHANGES
 from resources.lake import Archive, ConvertedFile, Layout, convert
 from resources.lake.decode import native
-
-if TYPE_CHECKING:
-    import ctypes
-    from pathlib import Path
 
 HOUR = datetime(2026, 11, 19, 5, tzinfo=UTC)
 
@@ -96,7 +92,7 @@ class Lake:
         """Convert an archive with one member of these records or lines."""
         return convert(self.archive(self.lines(*records)), self.layout, **options)
 
-    def elsewhere(self, name: str) -> Lake:
+    def elsewhere(self, name: str) -> Self:
         """Another, empty lake."""
         return replace(self, layout=Layout(self.layout.root / name))
 

@@ -1,7 +1,5 @@
 """Hostile archives, each made from its seed, with what is known of how it must end."""
 
-from __future__ import annotations
-
 import json
 import random
 import zlib

@@ -4,8 +4,6 @@ Good events come among poisoned lines, restarts, repeated events, and offsets th
 log of a service and what it sends from given offsets on; `play` lets a lake consume it and reports contradictions.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import random

@@ -1,7 +1,5 @@
 """Damaged, empty and odd archives: what is read, and what is said."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import pickle

@@ -1,7 +1,5 @@
 """Good lines are kept, bad ones are rejects with their place, reason and bytes."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """However long or short the lines are, and however many the members: memory and work stay in proportion."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

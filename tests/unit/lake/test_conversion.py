@@ -1,7 +1,5 @@
 """What a conversion tells, and that the same archive gives the same file."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import replace
 from pathlib import Path

@@ -3,8 +3,6 @@
 Pages are compared with their checksums where files are rewritten.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

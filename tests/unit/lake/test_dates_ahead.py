@@ -1,7 +1,5 @@
 """Records whose event is more than a day later than their archive: rejects, since they would outdo every later edit."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from dataclasses import replace

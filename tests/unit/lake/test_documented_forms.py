@@ -1,7 +1,5 @@
 """The forms of a value that the data dictionary says are taken, and their neighbours that are not."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 

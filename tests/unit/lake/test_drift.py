@@ -1,7 +1,5 @@
 """Unknown fields are counted with an example that stays short."""
 
-from __future__ import annotations
-
 import json
 
 

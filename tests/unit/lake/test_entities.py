@@ -1,7 +1,5 @@
 """Records of Wikidata: what the lake keeps of them is the record, whichever way the line was read."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import pathlib

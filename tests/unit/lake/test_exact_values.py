@@ -1,7 +1,5 @@
 """Values are kept as they came or refused, never changed in silence; with the native decoder and without it."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,9 +1,8 @@
 """Row groups that were encoded apart make one file that every reader takes for written in one go."""
 
-from __future__ import annotations
-
-import datetime as dt
 import io
+import itertools
+import json
 import random
 
 import duckdb
@@ -13,44 +12,22 @@ import pytest
 
 from resources.lake.parquet import footer
 from resources.lake.parquet.writer import ParquetFile, encode
-from resources.tables import Column, Table
-
-TABLE = Table(
-    "things",
-    "Every kind of column that the tables use.",
-    (
-        Column("number", pa.int64(), "", required=True, lookup=True),
-        Column("name", pa.string(), "", lookup=True),
-        Column("at", pa.timestamp("us", tz="UTC"), ""),
-        Column("share", pa.float64(), ""),
-        Column("is_new", pa.bool_(), ""),
-        Column("links", pa.list_(pa.struct([("name", pa.string()), ("url", pa.string())])), ""),
-        Column("inner", pa.struct([("deep", pa.list_(pa.string())), ("count", pa.int64())]), ""),
-        Column("html", pa.string(), "", body=True),
-    ),
-)
+from resources.tables import ARTICLE_CHANGES as TABLE
+from tests.unit.lake.test_native_and_pure import reader, record_of
 
 
-def batch(rng: random.Random, count: int) -> pa.RecordBatch:
-    def maybe(value):
-        return value if rng.random() < 0.7 else None
+@pytest.fixture(scope="module")
+def batches_of():
+    """`batches_of(sizes)`: batches of made-up rows of a table with every kind of column."""
+    rng = random.Random(5)
+    lines = [json.dumps(record_of(rng)).encode() for _ in range(600)]
+    rows = reader().read(memoryview(b"\n".join(lines))).batch
 
-    rows = [
-        {
-            "number": rng.randrange(-(2**63), 2**63),
-            "name": maybe(f"Page {rng.randrange(10**6)}"),
-            "at": maybe(dt.datetime(2026, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=rng.randrange(10**15))),
-            "share": maybe(rng.random()),
-            "is_new": maybe(rng.random() < 0.5),
-            "links": maybe(
-                [maybe({"name": maybe("é" * rng.randrange(4)), "url": None}) for _ in range(rng.randrange(4))]
-            ),
-            "inner": maybe({"deep": maybe([maybe("x")] * rng.randrange(3)), "count": maybe(rng.randrange(5))}),
-            "html": maybe("<p>" * rng.choice([0, 1, 5000])),
-        }
-        for _ in range(count)
-    ]
-    return pa.RecordBatch.from_pylist(rows, schema=TABLE.schema)
+    def sliced(sizes):
+        assert len(rows) >= sum(sizes)
+        return [rows.slice(end - size, size) for size, end in zip(sizes, itertools.accumulate(sizes), strict=True)]
+
+    return sliced
 
 
 def written(path, batches):
@@ -64,12 +41,11 @@ def written(path, batches):
 @pytest.mark.parametrize(
     "sizes", [[], [1], [3, 1, 200], [5] * 14, [5] * 15, [1] * 200], ids=lambda sizes: f"{len(sizes)}-groups"
 )
-def test_all_readers_see_the_same_rows(tmp_path, sizes):
+def test_all_readers_see_the_same_rows(tmp_path, batches_of, sizes):
     # importing it takes a third of a second, and every worker imports this module
     import polars as pl
 
-    rng = random.Random(len(sizes))
-    batches = [batch(rng, size) for size in sizes]
+    batches = batches_of(sizes)
     path = written(tmp_path / "joined.parquet", batches)
     expected = pa.Table.from_batches(batches, TABLE.schema)
 
@@ -90,10 +66,9 @@ def test_all_readers_see_the_same_rows(tmp_path, sizes):
     assert (count, rows) == (len(sizes), sum(sizes))
 
 
-def test_the_footer_says_what_one_writer_would_have_said(tmp_path, monkeypatch):
+def test_the_footer_says_what_one_writer_would_have_said(tmp_path, batches_of, monkeypatch):
     monkeypatch.setattr("resources.lake.parquet.writer._UNPACKED_BYTES", 0)
-    rng = random.Random(7)
-    batches = [batch(rng, size) for size in (40, 7, 300)]
+    batches = batches_of((60, 80, 200))
     path = written(tmp_path / "joined.parquet", batches)
     sink = io.BytesIO()
     with pq.ParquetWriter(
@@ -134,11 +109,11 @@ def test_a_footer_of_another_form_is_refused():
         frame.group(file, 1)
 
 
-def test_rows_of_another_schema_are_refused():
-    rows = batch(random.Random(1), 5)
+def test_rows_of_another_schema_are_refused(batches_of):
+    [rows] = batches_of([5])
     for other in (
         rows.select(rows.schema.names[::-1]),
-        rows.set_column(3, "share", rows.column("share").cast("float32")),
+        rows.set_column(0, "batch_hour", rows.column("batch_hour").cast("int64")),
     ):
         with pytest.raises(ValueError, match="a different footer"):
             encode(other, TABLE)

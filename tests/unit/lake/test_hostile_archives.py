@@ -1,7 +1,5 @@
 """Hostile archives end as rows, rejects, or one ArchiveError, in bounded time and memory."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """Columns that are kept as JSON: the text is what the record has, byte for byte, whichever way the line was read."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 

@@ -1,7 +1,5 @@
 """A file is there whole or not at all, whatever happens to its writer."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Steps of a stream in the lake: every event once, whatever comes again, is killed or cannot be read."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import random

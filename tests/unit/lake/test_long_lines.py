@@ -3,8 +3,6 @@
 Whole, in a file beside the rejects.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import random

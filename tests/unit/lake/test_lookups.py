@@ -1,7 +1,5 @@
 """Whoever looks one page up reads the row groups that may hold it, and no other."""
 
-from __future__ import annotations
-
 import duckdb
 import pyarrow.parquet as pq
 import pytest

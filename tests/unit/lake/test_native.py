@@ -1,7 +1,5 @@
 """The native decoder itself: seams of its vectors, its memory, and what happens without it."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import logging

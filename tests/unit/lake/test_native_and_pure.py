@@ -1,7 +1,5 @@
 """Every block gives the same rows and rejects with the native decoder and without it."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import pathlib

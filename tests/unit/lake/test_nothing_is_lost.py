@@ -1,7 +1,5 @@
 """Every record can be rebuilt from its row: absent, null and empty are the same, everything else is equal."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import pathlib

@@ -1,7 +1,5 @@
 """A stream of poisoned events goes on, loses no good one, and recognizes each by partition, offset and identifier."""
 
-from __future__ import annotations
-
 import gzip
 import shutil
 from collections import Counter

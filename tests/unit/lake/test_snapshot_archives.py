@@ -1,7 +1,5 @@
 """An archive of a snapshot becomes rows of `snapshot_articles`, which say what they are of."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pyarrow.parquet as pq

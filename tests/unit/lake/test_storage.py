@@ -3,10 +3,8 @@
 Nothing of it touches the paths but through `Storage`.
 """
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,9 +16,6 @@ from resources.lake.rejects import RAW_BYTES_MAX, whole_line
 from resources.lake_files import CompactionSource
 from resources.storage import Storage
 from tests.unit.lake.conftest import Lake
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class MemoryStorage(Storage):

@@ -1,13 +1,12 @@
 """Bad lines by the million: they cost about as much per byte as good lines, and none is lost."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import random
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -21,9 +20,6 @@ from resources.lake.parquet.writer import encode
 from resources.lake.rejects import RejectsFile
 from resources.tables import REJECTED_LINES
 from tests.unit.lake.conftest import put
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 TINY = {
     "empty objects": b"{}\n",

@@ -1,7 +1,5 @@
 """Mirrors to report on, and the bench of the assets, for what runs them."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

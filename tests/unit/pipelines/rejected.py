@@ -1,7 +1,5 @@
 """Data folders with rejected lines, which an older reader is imagined to have rejected."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Each check, alarm, error and exit code has its place in the guide, and no other has."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import re

@@ -1,7 +1,5 @@
 """Jobs and sensors follow from the datasets that are declared."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path

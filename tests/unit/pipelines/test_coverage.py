@@ -1,7 +1,5 @@
 """Coverage of the newest hours, read from a real DuckDB file: cells, gaps as sentences, and the map."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

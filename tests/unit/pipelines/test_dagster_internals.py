@@ -1,7 +1,5 @@
 """What is used of Dagster and not published: a change of it is noticed here, and only one module names it."""
 
-from __future__ import annotations
-
 import re
 import resource
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Metrics: the same figures as `wme status --json`, in a text that Prometheus' own parser reads."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 
 import pytest

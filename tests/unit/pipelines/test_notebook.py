@@ -1,7 +1,5 @@
 """The published file in a notebook: from any folder, read-only, and with a sentence where there is none."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

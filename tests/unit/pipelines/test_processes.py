@@ -1,15 +1,14 @@
 """A run is ended when its process is gone, and never before."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -22,9 +21,6 @@ from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from pipelines.definitions import build_defs
 from pipelines.process import interrupts, processes
 from resources.settings import Settings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 HERE = "here"
 #: Holds a lock as a run's process does, tells its tags, and stays until it is ended.

@@ -1,7 +1,5 @@
 """Rejected lines as they are chosen, counted and shown."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 

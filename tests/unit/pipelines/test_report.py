@@ -1,13 +1,11 @@
 """The page about the mirror: what it says, that nothing in it is trusted or comes from elsewhere, and its size."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections import Counter
 from datetime import datetime, timedelta
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import dagster as dg
@@ -29,9 +27,6 @@ from resources.warehouse.database.sql import statement
 from resources.warehouse.read.coverage import Gap, Place
 from tests.unit.pipelines.conftest import ONE, Mirror
 from tests.unit.warehouse.conftest import START
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HOSTILE = '</script><img src=x onerror=alert(1)> & "quoted" $x$ `wme clean`'
 CARDS = ["Newest hours", "Lag and freshness", "Changes per hour", "Most edited pages", "Deletions and moves", "Rejects"]
@@ -112,7 +107,7 @@ def told(filled):
     return made(filled, 4)
 
 
-def test_each_question_has_its_card(filled, told):
+def test_each_question_has_its_card_and_the_page_is_alone_and_runs_nothing(filled, told):
     wrote, page = told
     assert page.headings == ["What needs attention", *CARDS, "Facts"]
     assert wrote.attention == [f"enwiki namespace 0: {NO_SNAPSHOT}."]
@@ -127,14 +122,6 @@ def test_each_question_has_its_card(filled, told):
     assert "1 deletion, 1 move." in page.text
     assert "1 record in hourly files could not be converted" in page.text
 
-
-def test_a_mirror_with_a_snapshot_and_all_hours_needs_no_attention(whole):
-    wrote, page = made(whole, 4)
-    assert (page.headings[0], wrote.attention_count) == ("Nothing needs attention", 0)
-
-
-def test_the_page_is_alone_and_runs_nothing(told):
-    _, page = told
     assert not {"script", "iframe", "object", "img", "form"} & set(page.tags)
     assert not [name for _, name, _ in page.attributes if name.startswith("on")]
     links = {value for tag, name, value in page.attributes if name in {"href", "src", "xlink:href"}}
@@ -144,6 +131,24 @@ def test_the_page_is_alone_and_runs_nothing(told):
     [policy] = [value for tag, name, value in page.attributes if (tag, name) == ("meta", "content") and "src" in value]
     assert policy.startswith("default-src 'none'; ")
     assert HOSTILE in page.text  # as it is, and no markup of it
+
+    assert "1 project namespace: no hours are missing." in made(filled, 5)[1].text
+
+
+def test_needs_of_attention_are_said_in_one_line_and_cut(whole, monkeypatch):
+    wrote, page = made(whole, 4)
+    assert (page.headings[0], wrote.attention_count) == ("Nothing needs attention", 0)
+    wrote, _ = made(whole, 4, projects=tuple(f"p{number:02}wiki" for number in range(60)))
+    shown = [line for line in wrote.attention if "no hours have been loaded" in line]
+    names = ", ".join(f"p{number:02}wiki namespace 0" for number in range(5))
+    assert shown == [f"{names} and 55 more: no hours have been loaded yet. `wme run` fetches the newest hours."]
+    assert wrote.attention_count == len(wrote.attention)
+    different = [f"Trouble {number}." for number in range(60)]
+    monkeypatch.setattr(statuses, "collect", lambda *_: Status(troubles=different))
+    wrote, page = made(whole, 4)
+    assert wrote.attention_count == 60
+    assert wrote.attention == different[:30]
+    assert "30 more; wme status lists them all." in page.text
 
 
 def test_pages_of_a_state_that_no_longer_holds_are_replaced_whole(filled, told):
@@ -173,30 +178,9 @@ def test_a_published_file_that_cannot_be_read_needs_attention(mirror):
     assert page.headings == ["What needs attention", "Facts"]
 
 
-def test_an_hour_that_is_not_published_yet_is_not_missing(filled):
-    assert "1 project namespace: no hours are missing." in made(filled, 5)[1].text
-
-
 def test_the_page_does_not_name_the_account():
     status = Status(facts=[("tokens", "Logged in as anna."), ("articles", "3")])
     assert list(_facts(status)) == [("articles", "3")]
-
-
-def test_the_sentences_are_cut_and_say_so(whole, monkeypatch):
-    different = [f"Trouble {number}." for number in range(60)]
-    monkeypatch.setattr(statuses, "collect", lambda *_: Status(troubles=different))
-    wrote, page = made(whole, 4)
-    assert wrote.attention_count == 60
-    assert wrote.attention == different[:30]
-    assert "30 more; wme status lists them all." in page.text
-
-
-def test_sentences_that_differ_only_in_the_project_are_one_line(whole):
-    wrote, _ = made(whole, 4, projects=tuple(f"p{number:02}wiki" for number in range(60)))
-    shown = [line for line in wrote.attention if "no hours have been loaded" in line]
-    names = ", ".join(f"p{number:02}wiki namespace 0" for number in range(5))
-    assert shown == [f"{names} and 55 more: no hours have been loaded yet. `wme run` fetches the newest hours."]
-    assert wrote.attention_count == len(wrote.attention)
 
 
 def gap(project, first, last, reason="The archive is damaged."):

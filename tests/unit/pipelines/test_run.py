@@ -1,7 +1,5 @@
 """What a run decides before it begins: which hours, which snapshots, whether the reference lists are due."""
 
-from __future__ import annotations
-
 import logging
 import os
 import subprocess
@@ -43,6 +41,8 @@ def test_hours_are_counted_from_the_newest_that_is_published(client, clock, lag)
     clock.now = HOUR + (1 + lag) * ONE + timedelta(minutes=59)
     found = runs.newest_hours(client, 3, clock(), ARTICLE_CHANGES)
     assert found == [HOUR - 2 * ONE, HOUR - ONE, HOUR]
+    assert runs.hours_between(HOUR, HOUR) == [HOUR]
+    assert runs.hours_between(HOUR, HOUR + 2 * ONE) == [HOUR, HOUR + ONE, HOUR + 2 * ONE]
 
 
 def test_a_service_that_lags_by_more_is_not_searched_for_ever(client, clock, fake):
@@ -50,11 +50,6 @@ def test_a_service_that_lags_by_more_is_not_searched_for_ever(client, clock, fak
     with pytest.raises(NotPublishedYet):
         runs.newest_hours(client, 3, clock(), ARTICLE_CHANGES)
     assert len(fake.api.seen("/v2/batches/*")) == 6
-
-
-def test_every_hour_of_a_span_is_meant_and_both_its_ends():
-    assert runs.hours_between(HOUR, HOUR) == [HOUR]
-    assert runs.hours_between(HOUR, HOUR + 2 * ONE) == [HOUR, HOUR + ONE, HOUR + 2 * ONE]
 
 
 # --- reference lists --------------------------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """The environment's settings: defaults, and a sentence for every value that cannot be used."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from pathlib import Path
 

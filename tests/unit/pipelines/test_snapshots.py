@@ -1,7 +1,5 @@
 """Several snapshots at once: what they take together, whether they are begun, what is told of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

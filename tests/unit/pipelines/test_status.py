@@ -1,7 +1,5 @@
 """What needs attention, by the files of the mirror alone."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

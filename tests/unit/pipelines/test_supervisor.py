@@ -3,8 +3,6 @@
 One for each lock, and nothing outlives it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

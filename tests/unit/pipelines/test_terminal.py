@@ -1,7 +1,5 @@
 """Texts of others on a terminal: nothing that it would obey; in a file or pipe the exact bytes."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -3,8 +3,6 @@
 What browsers send for other websites is refused, what its own pages and programs send is not.
 """
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -154,8 +154,11 @@ def test_a_token_that_is_refused_by_a_bare_text_is_renewed(client, fake):
     fake.script("/v2/codes", Reply(401, b"Jwt is expired", {"Content-Type": "text/plain"}))
     assert len(client.lists.reference("codes")) == 1
     fake.script("/v2/codes", *[Reply(401, b"Jwt is expired", {"Content-Type": "text/plain"})] * 2)
-    with pytest.raises(errors.AuthenticationError, match=r"401 \(Jwt is expired\)"):
+    with pytest.raises(errors.AuthenticationError, match=r"401 \(Jwt is expired\)") as caught:
         client.lists.reference("codes")
+    assert not caught.value.retryable
+    # a token that is refused again is an error and no loop
+    assert len(fake.api.seen("/v2/codes")) == 4
 
 
 # --- 429 ------------------------------------------------------------------------------------------------------------

@@ -59,6 +59,8 @@ class TestFraming:
     def test_blank_lines_are_no_records_and_a_cut_record_is_none(self):
         records = Records(100)
         assert records.feed(b"\n\n" + lines({"a": 1}) + b"\n" + b'{"b":') == b'{"a": 1}\n'
+        # carriage returns within a record stay
+        assert Records(1_000).feed(b'{"a":\r1}\r\n\r\n \r\n') == b'{"a":\r1}\n'
 
     @pytest.mark.parametrize("size", [7, 90, 5_000])
     def test_a_record_that_is_too_long_is_left_out_and_those_beside_it_are_not(self, size, caplog):
@@ -135,21 +137,17 @@ class TestInbox:
         # one piece more than there is room for
         assert most <= 100 + 20
 
-    def test_nobody_waits_for_room_once_it_is_closed(self):
+    def test_nobody_waits_for_room_once_it_is_closed_and_a_failure_comes_behind_what_came_before_it(self):
         inbox = Inbox(1)
         assert inbox.put(b"full")
         thread = threading.Thread(target=lambda: inbox.put(b"more"))
         thread.start()
+        inbox.fail(ValueError("first"))
+        inbox.fail(ValueError("second"))
         inbox.close()
         thread.join(120)
         assert not thread.is_alive()
-
-    def test_a_failure_comes_behind_what_came_before_it(self):
-        inbox = Inbox(10)
-        inbox.put(b"a")
-        inbox.fail(ValueError("first"))
-        inbox.fail(ValueError("second"))
-        assert inbox.take(0) == [b"a"]
+        assert inbox.take(0) == [b"full"]
         with pytest.raises(ValueError, match="first"):
             inbox.take(0)
 
@@ -158,14 +156,16 @@ def first(stream, count):
     return list(islice(stream.records(), count))
 
 
+#: Against a server that answers as it is told.
+ONE = StreamOptions(connections=1)
+
+
 class TestRefusalsAndEnds:
-    """Against a server that answers as it is told, over one connection."""
-
-    ONE = StreamOptions(connections=1)
-
-    def test_a_token_that_is_refused_is_renewed(self, fake, client):
+    def test_a_token_that_is_refused_is_renewed_and_an_account_is_not(self, fake, client, make_client):
+        with make_client(password="wrong").stream(options=ONE) as stream, pytest.raises(AuthenticationError):
+            first(stream, 1)
         fake.script(STREAM, error_reply(401, "expired"), Reply(body=lines(event(0, 1)), chunked=True))
-        with client.stream(options=self.ONE) as stream:
+        with client.stream(options=ONE) as stream:
             assert first(stream, 1) == [event(0, 1)]
 
     @pytest.mark.parametrize(
@@ -174,16 +174,12 @@ class TestRefusalsAndEnds:
     )
     def test_refusals_that_stay_end_the_stream_behind_what_had_come(self, fake, client, reply, error):
         fake.script(STREAM, Reply(body=lines(event(0, 1), event(0, 2)), chunked=True), *[reply] * 2)
-        with client.stream(options=self.ONE) as stream:
+        with client.stream(options=ONE) as stream:
             found = []
             with pytest.raises(error) as raised:
                 found.extend(stream.records())
         assert found == [event(0, 1), event(0, 2)][: len(found)]
         assert "Could not read the stream /v2/articles" in str(raised.value)
-
-    def test_an_account_that_is_refused(self, fake, make_client):
-        with make_client(password="wrong").stream(options=self.ONE) as stream, pytest.raises(AuthenticationError):
-            first(stream, 1)
 
     def test_what_may_pass_is_tried_again_behind_what_was_committed(self, fake, client):
         cut, silent = lines(event(3, 7), event(3, 8)), threading.Event()
@@ -197,7 +193,7 @@ class TestRefusalsAndEnds:
             # stays open: otherwise it would be opened again at once
             Reply(body=lines(event(3, 7), event(3, 8), event(3, 9)), chunked=True, cut=10_000, stall=silent),
         )
-        with client.stream(since=NOW, options=self.ONE) as stream:
+        with client.stream(since=NOW, options=ONE) as stream:
             assert first(stream, 3) == [event(3, 7), event(3, 8), event(3, 9)]
             assert stream.connections[0].opened == 6
         silent.set()
@@ -215,15 +211,18 @@ class TestRefusalsAndEnds:
         ):
             first(stream, 1)
 
-    def test_an_end_does_not_wait_for_a_silent_service(self, fake, client):
+    def test_an_end_does_not_wait_for_a_silent_service_and_fields_come_with_their_event(self, fake, client):
         silent = threading.Event()
         fake.script(STREAM, *[Reply(body=lines(event(0, 1)), chunked=True, cut=10_000, stall=silent)] * 3)
-        with client.stream(options=self.ONE) as stream:
+        with client.stream(query=Query(fields=("name",)), options=ONE) as stream:
             assert first(stream, 1) == [event(0, 1)]
         stream.connections[0].join(120)
         assert not stream.connections[0].is_alive()
         assert fake.api.stalls_sat_out == 0
         silent.set()
+        assert fake.api.seen(STREAM)[0].json["fields"] == ["name", "event.*"]
+        with pytest.raises(InvalidRequest):
+            client.stream(query=Query(limit=3))
 
     def test_a_connection_that_is_silent_while_others_are_not_is_opened_again(self, fake, client):
         silent = threading.Event()
@@ -232,7 +231,7 @@ class TestRefusalsAndEnds:
             Reply(body=lines(event(0, 1)), chunked=True, cut=10_000, stall=silent),
             Reply(body=lines(event(0, 2)), chunked=True),
         )
-        with client.stream(options=self.ONE) as stream:
+        with client.stream(options=ONE) as stream:
             records = stream.records()
             assert next(records) == event(0, 1)
             [connection] = stream.connections
@@ -244,18 +243,8 @@ class TestRefusalsAndEnds:
             assert next(records) == event(0, 2)
         silent.set()
 
-    def test_fields_come_with_their_event(self, fake, client):
-        fake.script(STREAM, Reply(body=lines(event(0, 1)), chunked=True))
-        with client.stream(query=Query(fields=("name",)), options=self.ONE) as stream:
-            first(stream, 1)
-        assert fake.api.seen(STREAM)[0].json["fields"] == ["name", "event.*"]
-        with pytest.raises(InvalidRequest):
-            client.stream(query=Query(limit=3))
-
 
 class TestAnswersAndRefusals:
-    ONE = StreamOptions(connections=1)
-
     @pytest.mark.parametrize("header", [b"Content-Length: 100000\r\n", b"", b"Transfer-Encoding: chunked\r\n"])
     def test_events_are_there_at_once_in_whatever_form_the_answer_comes(self, fake, client, header):
         silent = threading.Event()
@@ -268,7 +257,7 @@ class TestAnswersAndRefusals:
             assert silent.wait(120)
 
         fake.script(STREAM, Reply(raw=send))
-        with client.stream(options=self.ONE) as stream:
+        with client.stream(options=ONE) as stream:
             assert first(stream, 2) == [event(0, 1), event(0, 2)]
             assert stream.connections[0].opened == 1
         silent.set()
@@ -292,7 +281,7 @@ class TestAnswersAndRefusals:
         monkeypatch.setattr(Connection, "_pause", wait)
         refused = error_reply(status, "busy")
         fake.script(STREAM, Reply(status, refused.body, refused.headers | {"Retry-After": asked}))
-        with client.stream(options=self.ONE):
+        with client.stream(options=ONE):
             assert ended.wait(120)
         [found] = waits
         # at least what the connection would wait anyway
@@ -307,7 +296,7 @@ class TestAnswersAndRefusals:
 
         monkeypatch.setattr(Connection, "_pause", pause)
         fake.script(STREAM, error_reply(503, "busy"))
-        with client.stream(options=self.ONE) as stream:
+        with client.stream(options=ONE) as stream:
             assert paused.wait(120)
             [connection] = stream.connections
             # and not open and silent, by which it would count as one that works
@@ -318,7 +307,7 @@ class TestAnswersAndRefusals:
         """Of a topic that was numbered anew, nothing comes for offsets beyond its end."""
         monkeypatch.setattr("resources.enterprise.stream_connection._SILENT_SECONDS", -1.0)
         fake.script(STREAM, Reply(chunked=True), Reply(body=lines(event(3, 2)), chunked=True))
-        with client.stream(since=NOW, offsets={3: 5_000}, options=self.ONE) as stream:
+        with client.stream(since=NOW, offsets={3: 5_000}, options=ONE) as stream:
             stream.positions.committed({3: 5_000}, {3: NOW + timedelta(hours=1)})
             assert first(stream, 1) == [event(3, 2)]
         begin, later = (request.json for request in fake.api.seen(STREAM)[:2])
@@ -336,7 +325,7 @@ class TestAnswersAndRefusals:
         good[2]["event"]["identifier"] = "anew"
         body = b"\n".join([*bad, lines(*good[:2]), lines(*good)])
         fake.script(STREAM, Reply(body=body, chunked=True))
-        with client.stream(options=self.ONE) as stream:
+        with client.stream(options=ONE) as stream:
             assert first(stream, 4) == good
             assert stream.positions.body((0,))["offsets"]["3"] == 1
         assert caplog.text.count("in the stream is not an event and was skipped") == len(bad)
@@ -395,50 +384,35 @@ class TestLongRecords:
         with client.stream(options=StreamOptions(connections=1)) as stream:
             assert b"".join(stream.take(0) + stream.take(120)) == line
 
-    def test_carriage_returns_within_a_record_stay(self):
-        assert Records(1_000).feed(b'{"a":\r1}\r\n\r\n \r\n') == b'{"a":\r1}\n'
 
-
-@pytest.fixture(scope="module")
-def sandbox(tmp_path_factory):
+@pytest.fixture
+def sandbox(tmp_path):
     small = {"projects": ("enwiki",), "namespaces": (0,), "changes_per_hour": 20, "body_bytes": 300, "entities": 0}
-    settings = Settings(state=tmp_path_factory.mktemp("sandbox"), now=NOW, stream_rate=0, **small)
-    with running(settings) as sandbox:
+    with running(Settings(state=tmp_path / "sandbox", now=NOW, stream_rate=0, **small)) as sandbox:
         yield sandbox
 
 
 def test_each_event_once_whatever_ends_in_between(sandbox, tmp_path):
-    service = Service(
-        auth_url=sandbox.url,
-        base_url=sandbox.url,
-        realtime_url=sandbox.realtime_url,
-        username=sandbox.username,
-        password=sandbox.password,
-    )
+    urls = {"auth_url": sandbox.url, "base_url": sandbox.url, "realtime_url": sandbox.realtime_url}
+    service = Service(**urls, username=sandbox.username, password=sandbox.password)
     since = NOW - timedelta(hours=6)
     wanted = [sandbox.world.record(one) for one in sandbox.world.events("enwiki", since, NOW)]
     chance = random.Random(0)
-    sandbox.faults.clear()
     for _ in range(30):
         kind, unit = chance.choice([("cut", 1_000), ("end", 1)])
         sandbox.faults.add(STREAM, kind=kind, where="api", after=chance.randint(1, 60) * unit)
         if chance.random() < 0.3:
             sandbox.faults.add(STREAM, kind="status", status=chance.choice([429, 500, 503]))
+    # the consumer ends in between as well, and goes on at what it kept
+    taken, offsets = [], {}
     with EnterpriseClient(service, tmp_path, retry=QUICK) as client:
-        taken = []
-        # the consumer ends in between as well, and goes on at what it kept
-        offsets = {}
         while len(taken) < len(wanted):
             with client.stream(since=since, offsets=offsets, options=StreamOptions(connections=4)) as stream:
-                count = min(chance.randint(1, 150), len(wanted) - len(taken))
-                for record in first(stream, count):
+                for record in first(stream, min(chance.randint(1, 150), len(wanted) - len(taken))):
                     place = record["event"]
-                    offsets[place.get("partition", 0)] = place["offset"] + 1
+                    offsets[place.pop("partition", 0)] = place.pop("offset") + 1
                     taken.append(record)
     assert sum(fault.hits for fault in sandbox.faults.active()) > 20
-    for record in taken:
-        record["event"].pop("partition", None)
-        del record["event"]["offset"]
 
     def order(record):
         return record["event"]["date_published"], record["name"], record["event"]["type"]

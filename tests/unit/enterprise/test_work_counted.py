@@ -67,16 +67,6 @@ def test_what_does_not_heal_by_itself_is_asked_once(client, fake, status):
     assert len(fake.api.seen("/v2/codes")) == 1
 
 
-def test_a_revoked_token_is_not_sent_again(client, fake):
-    client.lists.reference("codes")
-    client.account.revoke()
-    client.lists.reference("codes")
-    # no third one, which would be an answer to a 401
-    first, second = (request.headers.get("authorization") for request in fake.api.seen("/v2/codes"))
-    assert first != second
-    assert len(fake.api.seen("/v1/login")) == 2
-
-
 # --- bytes ----------------------------------------------------------------------------------------------------------
 
 

@@ -85,6 +85,10 @@ class TestGet:
         assert [record["identifier"] for record in found] == ["enwiki"]
         assert len(client.call("/v2/projects", json={"fields": ["name"]}).json()[0]) == 5
         assert len(client.call("/v2/projects?limit=1").json()) == 2
+        # what a generated client writes otherwise is ignored, not refused
+        plain = client.call("/v2/projects")
+        for spelling in ("filters[identifier]=enwiki", "filters[0][field]=identifier", "fields[]=name"):
+            assert client.call(f"/v2/projects/?{spelling}").content == plain.content
 
     @pytest.mark.parametrize(
         ("query", "message"),

@@ -24,7 +24,7 @@ from resources.datasets import ARTICLE_CHANGES, named
 from resources.engine import Engine, line_reporter
 from resources.enterprise import EnterpriseClient
 from resources.formatting import hour_text
-from resources.lake import Archive, Converter, Layout
+from resources.lake import Converter, Layout
 from resources.settings import Settings
 from resources.warehouse import Warehouse
 from tests.builds import OpenWarehouse, drop_all, lay
@@ -214,13 +214,3 @@ def instance(_history: dg.DagsterInstance) -> Iterator[dg.DagsterInstance]:
     """Dagster's history without a run in it; to make one takes ten times as long as to empty it."""
     yield _history
     _history.wipe()
-
-
-@pytest.fixture
-def archive_of():
-    """`archive_of(path)`: what is known of an archive of HOUR that lies there."""
-
-    def known(path: Path, identifier: str = "enwiki_namespace_0", version: str = "0" * 32) -> Archive:
-        return Archive(path, identifier, version, HOUR, identifier.partition("_")[0], 0)
-
-    return known

@@ -98,22 +98,6 @@ def test_a_body_that_begins_again_is_not_counted_twice(bench):
     assert told[0].startswith(f"download 2026-11-01 05:00: {size / 1e3:,.1f} kB in ")
 
 
-def test_an_hour_of_the_archive_holds_the_mirrored_projects_and_says_which_it_lacks(bench):
-    for project in ("enwiki", "frwiki"):
-        bench.serve(project, 1)
-    bench.fetch(EN, FR)
-    found = batches.archived_hour(HOUR, bench.layout, [IT, EN], ARTICLE_CHANGES)
-    assert [one.project_id for one in found.archives] == ["enwiki"]
-    assert found.plan.absent == (IT,)
-    assert (found.fetched, found.request_count) == ((), 0)
-
-    found.archives[0].path.unlink()
-    with pytest.raises(NotArchivedError, match="The enwiki_namespace_0 file for 2026-11-01 05:00 UTC is not "):
-        batches.archived_hour(HOUR, bench.layout, [EN], ARTICLE_CHANGES)
-    # a project that is not mirrored is nobody's loss
-    assert len(batches.archived_hour(HOUR, bench.layout, [FR], ARTICLE_CHANGES).archives) == 1
-
-
 def test_an_absent_hour_that_is_loaded_from_the_archive_was_checked_when_it_was_listed(bench):
     """A rebuild asks nobody, so a later listing may still name the project."""
     bench.serve("enwiki", 1)

@@ -156,27 +156,22 @@ def test_what_is_wrong_in_duckdb_fails_its_own_check(bench, statement, wrong, se
 # --- at any time ------------------------------------------------------------------------------------------------------
 
 
-def covered(bench, *projects):
+def covered(bench, *projects, check=coverage_checks.last_48_hours_covered):
     parts = bench.resources(*projects)
-    return coverage_checks.last_48_hours_covered(enterprise=parts["enterprise"], warehouse=parts["warehouse"])
+    return check(enterprise=parts["enterprise"], warehouse=parts["warehouse"])
 
 
-def note(bench, hour, state, project="enwiki", namespace=0):
-    bench.warehouse.record_statuses(
-        [HourStatus(hour, project, namespace, state, "Because.")], dataset=datasets.ARTICLE_CHANGES
-    )
+def note(bench, hour, state, project="enwiki", namespace=0, reason="Because.", dataset=datasets.ARTICLE_CHANGES):
+    hours = hour if isinstance(hour, list) else [hour]
+    bench.warehouse.record_statuses([HourStatus(one, project, namespace, state, reason) for one in hours], dataset)
 
 
 def begun(bench, hours=47):
     """A mirror that began so many hours before the newest one, of which it has both; returns the newest."""
     newest = last_complete_hour(datetime.now(UTC))
-    for back in (hours, 0):
-        note(bench, newest - timedelta(hours=back), HourState.EMPTY)
+    note(bench, [newest - timedelta(hours=hours), newest], HourState.EMPTY)
     bench.warehouse.fill_coverage(["enwiki"], [0], dataset=datasets.ARTICLE_CHANGES)
-    between = [newest - timedelta(hours=back) for back in range(1, hours)]
-    bench.warehouse.record_statuses(
-        [HourStatus(hour, "enwiki", 0, HourState.EMPTY) for hour in between], dataset=datasets.ARTICLE_CHANGES
-    )
+    note(bench, [newest - timedelta(hours=back) for back in range(1, hours)], HourState.EMPTY, reason=None)
     return newest
 
 
@@ -202,12 +197,10 @@ def test_gaps_are_looked_for_in_two_days_of_what_is_mirrored(bench):
     note(bench, newest - RETENTION - timedelta(hours=2), HourState.MISSING)
     note(bench, newest - timedelta(hours=1), HourState.MISSING, "dewiki")
     note(bench, newest - timedelta(hours=1), HourState.MISSING, namespace=14)
-    entity = HourStatus(newest - timedelta(hours=1), "wikidatawiki", 0, HourState.MISSING, "Because.")
-    bench.warehouse.record_statuses([entity], datasets.ENTITY_CHANGES)
+    note(bench, newest - timedelta(hours=1), HourState.MISSING, "wikidatawiki", dataset=datasets.ENTITY_CHANGES)
     assert covered(bench).passed
     inside = [newest - RETENTION + timedelta(hours=2), newest]
-    for hour in inside:
-        note(bench, hour, HourState.MISSING)
+    note(bench, inside, HourState.MISSING)
     told = covered(bench)
     assert told.metadata["missing"].value == 2
     for hour in inside:
@@ -216,13 +209,8 @@ def test_gaps_are_looked_for_in_two_days_of_what_is_mirrored(bench):
 
 def test_only_so_many_gaps_are_named_and_all_are_counted(bench):
     newest = begun(bench)
-    bench.warehouse.record_statuses(
-        [
-            HourStatus(newest - timedelta(hours=n), "enwiki", 0, HourState.MISSING, f"Reason {'x' * n}.")
-            for n in range(1, 31)
-        ],
-        dataset=datasets.ARTICLE_CHANGES,
-    )
+    for n in range(1, 31):
+        note(bench, newest - timedelta(hours=n), HourState.MISSING, reason=f"Reason {'x' * n}.")
     told = covered(bench)
     assert told.metadata["missing"].value == 30
     assert told.description.count("Reason ") == 20
@@ -242,22 +230,19 @@ def test_hours_that_nothing_is_recorded_of_are_no_green(bench):
 
 def test_hours_from_before_the_mirror_began_that_nobody_can_bring_in_are_no_gap(bench):
     newest = begun(bench, 10)
-    for back in (47, 46):
-        note(bench, newest - timedelta(hours=back), HourState.PAST_RETENTION)
+    note(bench, [newest - timedelta(hours=back) for back in (47, 46)], HourState.PAST_RETENTION)
     told = covered(bench)
     assert (told.passed, told.metadata["looked_at"].value, told.metadata["before_the_mirror"].value) == (True, 11, 37)
 
 
 def test_a_project_without_a_snapshot_fails_its_check(bench):
     begun(bench, 10)
-    parts = bench.resources("enwiki")
-    asked = {"enterprise": parts["enterprise"], "warehouse": parts["warehouse"]}
-    told = coverage_checks.snapshots_loaded(**asked)
+    told = covered(bench, check=coverage_checks.snapshots_loaded)
     assert (told.passed, told.metadata["missing"].value) == (False, 1)
     assert told.description == f"enwiki namespace 0: {NO_SNAPSHOT}."
     lake = Lake(bench.data)
     bench.warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 1)]]))
-    told = coverage_checks.snapshots_loaded(**asked)
+    told = covered(bench, check=coverage_checks.snapshots_loaded)
     assert (told.passed, told.description) == (True, None)
 
 

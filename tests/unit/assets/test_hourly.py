@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -30,21 +30,30 @@ CHANGES = hourly_assets(datasets.ARTICLE_CHANGES, HOURS)
 BEFORE = HOUR - timedelta(hours=1)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Told:
-    """What Dagster's history has of one run.
+    """What Dagster's history has of one run."""
 
-    Attributes:
-        made: Hours materialized, by layer, in order.
-        noted: Sentences beside (layer, hour).
-        failure: Description of the failed step; None: it did not fail.
-        passed: Names of the checks that passed.
-    """
+    #: Hours materialized, by layer, in order.
+    made: dict[dg.AssetKey, list[datetime]] = field(default_factory=lambda: {key: [] for key in ALL})
+    #: Sentences beside (layer, hour).
+    noted: dict[tuple[dg.AssetKey, datetime], str | None] = field(default_factory=dict)
+    #: Description of the failed step; None: it did not fail.
+    failure: str | None = None
+    #: Names of the checks that passed.
+    passed: set[str] = field(default_factory=set)
 
-    made: dict[dg.AssetKey, list[datetime]]
-    noted: dict[tuple[dg.AssetKey, datetime], str | None]
-    failure: str | None
-    passed: set[str]
+    def add(self, event: dg.DagsterEvent) -> None:
+        if event.is_step_materialization:
+            self.made[event.asset_key].append(hour_of(event.partition))
+        elif event.event_type == dg.DagsterEventType.ASSET_OBSERVATION:
+            seen = event.asset_observation_data.asset_observation
+            self.noted[seen.asset_key, hour_of(seen.partition)] = seen.description
+        elif event.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION:
+            checked = event.asset_check_evaluation_data
+            self.passed |= {checked.check_name} if checked.passed else set()
+        elif event.is_step_failure and event.step_failure_data.user_failure_data is not None:
+            self.failure = event.step_failure_data.user_failure_data.description
 
 
 @pytest.fixture
@@ -52,41 +61,22 @@ def materialize(bench: Any, instance: dg.DagsterInstance) -> Callable[..., Told]
     """`materialize(hours, *projects)`: one run over consecutive hours, in this process."""
 
     def run(hours: Sequence[datetime], *projects: str) -> Told:
+        first, last = key_of(hours[0]), key_of(hours[-1])
         result = dg.materialize(
             [CHANGES],
             instance=instance,
             resources=bench.resources(*projects) | {"engine": ConfiguredEngine(Settings(workers=2, threads=1))},
-            tags={
-                ASSET_PARTITION_RANGE_START_TAG: key_of(hours[0]),
-                ASSET_PARTITION_RANGE_END_TAG: key_of(hours[-1]),
-            },
+            tags={ASSET_PARTITION_RANGE_START_TAG: first, ASSET_PARTITION_RANGE_END_TAG: last},
             raise_on_error=False,
         )
+        told = Told()
         # of the history, because a result lacks what is logged right before a failure
-        entries = instance.all_logs(result.run_id)
-        return _told([entry.dagster_event for entry in entries if entry.dagster_event is not None])
+        for entry in instance.all_logs(result.run_id):
+            if entry.dagster_event is not None:
+                told.add(entry.dagster_event)
+        return told
 
     return run
-
-
-def _told(events: list[dg.DagsterEvent]) -> Told:
-    told = Told({key: [] for key in ALL}, {}, None, set())
-    for event in events:
-        if event.is_step_materialization:
-            assert event.asset_key is not None
-            assert event.partition is not None
-            told.made[event.asset_key].append(hour_of(event.partition))
-        elif event.event_type == dg.DagsterEventType.ASSET_OBSERVATION:
-            seen = event.asset_observation_data.asset_observation
-            assert seen.partition is not None
-            told.noted[seen.asset_key, hour_of(seen.partition)] = seen.description
-        elif event.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION:
-            checked = event.asset_check_evaluation_data
-            if checked.passed:
-                told.passed.add(checked.check_name)
-        elif event.is_step_failure and event.step_failure_data.user_failure_data is not None:
-            told = replace(told, failure=event.step_failure_data.user_failure_data.description)
-    return told
 
 
 def test_an_odd_record_of_the_list_fails_its_own_project_alone(bench, materialize):

@@ -45,6 +45,25 @@ def put(record: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     return record
 
 
+def page_record(number: int = 1, **changes: Any) -> dict[str, Any]:
+    """A record of the service's form, with the required fields and a body; `changes` replace whole fields."""
+    return {
+        "name": f"Page {number}",
+        "identifier": 100 + number,
+        "date_modified": "2026-11-19T05:10:11Z",
+        "version": {"identifier": 9000 + number, "size": {"value": 12, "unit_text": "B"}},
+        "namespace": {"identifier": 0},
+        "is_part_of": {"identifier": "enwiki", "url": "https://en.wikipedia.org"},
+        "article_body": {"html": f"<p>{number}</p>", "wikitext": f"text {number}"},
+        "event": {
+            "identifier": f"00000000-0000-4000-8000-{number:012d}",
+            "type": "update",
+            "date_created": "2026-11-19T05:10:11.123Z",
+            "date_published": "2026-11-19T05:10:12.123456Z",
+        },
+    } | changes
+
+
 @dataclass(frozen=True)
 class Lake:
     """Makes archives and converts them."""
@@ -53,22 +72,7 @@ class Lake:
     hour: datetime = HOUR
 
     def record(self, number: int = 1, **changes: Any) -> dict[str, Any]:
-        """A record of the service's form, with the required fields and a body; `changes` replace whole fields."""
-        return {
-            "name": f"Page {number}",
-            "identifier": 100 + number,
-            "date_modified": "2026-11-19T05:10:11Z",
-            "version": {"identifier": 9000 + number, "size": {"value": 12, "unit_text": "B"}},
-            "namespace": {"identifier": 0},
-            "is_part_of": {"identifier": "enwiki", "url": "https://en.wikipedia.org"},
-            "article_body": {"html": f"<p>{number}</p>", "wikitext": f"text {number}"},
-            "event": {
-                "identifier": f"00000000-0000-4000-8000-{number:012d}",
-                "type": "update",
-                "date_created": "2026-11-19T05:10:11.123Z",
-                "date_published": "2026-11-19T05:10:12.123456Z",
-            },
-        } | changes
+        return page_record(number, **changes)
 
     def lines(self, *records: Any) -> bytes:
         """NDJSON; bytes go in as they are."""

@@ -6,6 +6,7 @@ import zlib
 from collections import Counter
 from dataclasses import dataclass, field
 
+from tests.unit.lake.conftest import page_record
 from tests.unit.lake.test_bad_lines import BAD_LINES
 from tests.unit.lake.test_hostile_tars import END, header, member, pax
 from tests.unit.lake.test_tiny_lines import LONG
@@ -46,16 +47,8 @@ def spoilt(hostile: Hostile, what: str, *, fails: bool | None) -> None:
 
 def record(number: int, rng: random.Random) -> dict:
     """A record of the service's form."""
-    return {
-        "name": f"Page {number}",
-        "identifier": number,
-        "date_modified": "2026-11-19T05:10:11Z",
-        "version": {"identifier": 9000 + number, "size": {"value": 12, "unit_text": "B"}},
-        "namespace": {"identifier": 0},
-        "is_part_of": {"identifier": "enwiki"},
-        "article_body": {"html": "<p>é</p>" * rng.choice([0, 1, 30]), "wikitext": "text"},
-        "event": {"identifier": f"{number:032x}", "type": "update", "date_published": "2026-11-19T05:10:12.123456Z"},
-    }
+    body = {"html": "<p>é</p>" * rng.choice([0, 1, 30]), "wikitext": "text"}
+    return page_record(number, identifier=number, article_body=body)
 
 
 NUMBERS = ["1e400", "-0", "1e-400", "1" * 5000, "12345678901234567890.5", "1e999999999", "0." + "7" * 900, "7"]

@@ -33,16 +33,6 @@ def test_all_forms_of_tar(lake, make_tar, rows, form):
     assert [row["member"] for row in rows(made.rejects_path)] == [name]
 
 
-def test_folders_and_links_in_the_tar(lake, tmp_path, rows):
-    (tmp_path / "d").mkdir()
-    (tmp_path / "d" / "a.ndjson").write_bytes(lake.lines(lake.record(1)))
-    (tmp_path / "d" / "link.ndjson").symlink_to("a.ndjson")
-    with tarfile.open(tmp_path / "x.tar", "w") as tar:
-        tar.add(tmp_path / "d", arcname="d")
-    made = convert(lake.from_bytes(gzip.compress((tmp_path / "x.tar").read_bytes())), lake.layout)
-    assert [row["article_id"] for row in rows(made.path)] == [101]
-
-
 def test_gzip_in_several_members(lake, make_tar, rows):
     data = make_tar([("a.ndjson", lake.lines(lake.record(1), lake.record(2)))])
     made = convert(lake.from_bytes(gzip.compress(data[:700], 0) + gzip.compress(data[700:])), lake.layout)

@@ -18,6 +18,7 @@ from resources.datasets import (
 )
 from resources.lake import Archive, convert
 from resources.lake.live import LiveLake
+from tests.unit.lake.conftest import page_record
 
 DAY = timedelta(days=1)
 MICROSECOND = timedelta(microseconds=1)
@@ -30,16 +31,8 @@ def at(moment: datetime) -> str:
 
 def record(number: int, event: dict[str, Any], modified: str | None = None) -> dict[str, Any]:
     """A record that articles, entities and structured contents can be made of."""
-    found: dict[str, Any] = {
-        "name": f"Page {number}",
-        "identifier": number,
-        "version": {"identifier": number},
-        "namespace": {"identifier": 0},
-        "is_part_of": {"identifier": "enwiki"},
-        "event": event,
-        "lookup": {"name": f"Page {number}", "at": "2026-11-19T05:10:00Z", "purpose": "repair", "is_found": True},
-    }
-    return found if modified is None else found | {"date_modified": modified}
+    lookup = {"name": f"Page {number}", "at": "2026-11-19T05:10:00Z", "purpose": "repair", "is_found": True}
+    return page_record(number, identifier=number, event=event, date_modified=modified, lookup=lookup)
 
 
 def archives(lake, data: bytes) -> list[Any]:

@@ -13,40 +13,22 @@ START = (
     '"is_part_of":{"identifier":"enwiki"}'
 )
 KEPT = [
-    "[]",
-    "{}",
-    '""',
-    "0",
-    "true",
-    "-1.5e+300",
-    "1e999",
-    "123456789012345678901234567890",
-    '[ {"name" : "A" ,\t"has_parts":[ ] } ]',
-    '[{"value":"\\u003ca\\u0026b\\u003e \\ud83d\\ude00 é 日本"},null,false]',
-    '{"a":{"a":{"a":1}},"b":[{"a":1},{"a":1}]}',
-    '{"":1," ":2}',
-    "[" * 80 + "]" * 80,
+    *("[]", "{}", '""', "0", "true", "-1.5e+300", "1e999", "123456789012345678901234567890", '{"":1," ":2}'),
+    *('[ {"name" : "A" ,\t"has_parts":[ ] } ]', '{"a":{"a":{"a":1}},"b":[{"a":1},{"a":1}]}', '{"\\u0041":1}'),
+    *('[{"value":"\\u003ca\\u0026b\\u003e \\ud83d\\ude00 é 日本"},null,false]', "[" * 80 + "]" * 80),
     json.dumps({f"key {n}": n for n in range(700)}),
     json.dumps([{"type": "paragraph", "value": "x" * n} for n in range(70)]),
-    '{"\\u0041":1}',
 ]
+#: What is no JSON, by the beginning of the reason.
 REFUSED = {
-    '{"a":1,"a":2}': "The key a appears twice in one object.",
-    '[{"b":[{"a":1,"\\u0061":2}]}]': "The key a appears twice in one object.",
-    '[1],"sections":[2]': "The key sections appears twice in one object.",
-    '["\\ud800"]': "Not valid JSON: half of a surrogate pair is in sections.",
-    "[NaN]": "Not valid JSON: NaN is not a JSON number.",
-    "[01]": "Not valid JSON",
-    "[1,]": "Not valid JSON",
-    '{"a" 1}': "Not valid JSON",
-    '["\\x"]': "Not valid JSON",
-    '["\t"]': "Not valid JSON",
-    "[1}": "Not valid JSON",
-    "[": "Not valid JSON",
-    "nul": "Not valid JSON",
-    "[1.]": "Not valid JSON",
-    "[-]": "Not valid JSON",
-    "[" * 600 + "]" * 600: "Nested too deeply to be a record.",
+    "The key a appears twice in one object.": ['{"a":1,"a":2}', '[{"b":[{"a":1,"\\u0061":2}]}]'],
+    "The key sections appears twice in one object.": ['[1],"sections":[2]'],
+    "Not valid JSON: half of a surrogate pair is in sections.": ['["\\ud800"]'],
+    "Not valid JSON: NaN is not a JSON number.": ["[NaN]"],
+    "Not valid JSON": [
+        *("[01]", "[1,]", '{"a" 1}', '["\\x"]', '["\t"]', "[1}", "[", "nul", "[1.]", "[-]"),
+    ],
+    "Nested too deeply to be a record.": ["[" * 600 + "]" * 600],
 }
 
 
@@ -77,10 +59,11 @@ def test_null_absent_and_left_out_are_null_and_unknown_fields_beside_it_go_to_ex
 
 
 def test_what_is_not_json_is_rejected(how):
-    lines = [f'{START},"sections":{text}}}' for text in REFUSED]
+    expected = [reason for reason, texts in REFUSED.items() for _ in texts]
+    lines = [f'{START},"sections":{text}}}' for texts in REFUSED.values() for text in texts]
     good = f'{START},"sections":[1]}}'
     rows = read("".join(f"{bad}\n{good}\n" for bad in lines).encode())
     assert rows.batch.column("sections_json").to_pylist() == ["[1]"] * len(lines)
     assert [raw.decode() for raw in rows.rejects["raw"].to_pylist()] == lines
-    for reason, expected in zip(rows.rejects["reason"].to_pylist(), REFUSED.values(), strict=True):
-        assert reason.startswith(expected), reason
+    for reason, begin in zip(rows.rejects["reason"].to_pylist(), expected, strict=True):
+        assert reason.startswith(begin), reason

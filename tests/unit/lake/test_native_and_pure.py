@@ -305,7 +305,7 @@ READINGS = dataset(
     Column("parts", pa.list_(pa.struct([("n", INT), ("texts", pa.list_(TEXT))])), "", "parts"),
     Column("later", pa.struct([("a", TEXT), ("b", pa.list_(INT))]), ""),
     Column("text", TEXT, "", "text", body=True),
-    Column("shape_json", TEXT, "", "shape", json=True),
+    Column("shape_json", TEXT, "", "at.shape", json=True),
 )
 COUNTS = dataset(PROJECT_ID, NAMESPACE_ID, BATCH_HOUR, Column("n", INT, "", "n"), Column("extra", TEXT, ""))
 

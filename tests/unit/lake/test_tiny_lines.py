@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES, datasets
+from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.lake import Archive, convert
 from resources.lake.archive.buffers import Block, Span
 from resources.lake.decode.record_schema import record_schema_of
@@ -19,7 +19,6 @@ from resources.lake.live import LiveLake
 from resources.lake.parquet.writer import encode
 from resources.lake.rejects import RejectsFile
 from resources.tables import REJECTED_LINES
-from tests.unit.lake.conftest import put
 
 TINY = {
     "empty objects": b"{}\n",
@@ -154,26 +153,6 @@ def test_many_different_ones_share_a_reason_and_equal_ones_have_theirs(lake, row
         == reasons[1000]
         == f"It is shorter than any possible record ({record_schema_of(ARTICLE_CHANGES.table).least_bytes} bytes)."
     )
-
-
-@pytest.mark.parametrize("dataset", datasets(), ids=lambda one: one.name)
-def test_no_record_has_fewer_bytes_than_the_least(dataset, how):
-    """The shortest values that are taken for what is required, under the shortest names, make a record."""
-    record: dict[str, Any] = {}
-    given = {"project_id": "e", "namespace_id": 0}
-    for column in dataset.table:
-        of_event = column.name == "modified_at" and dataset.table["event_at"].required
-        if column.path is None or not ((column.required and column.default is None) or of_event):
-            continue
-        plain = {"string": "x" if column.lookup else "", "int64": 0, "bool": True}.get(str(column.type), "2026-11-19")
-        put(record, column.path, given.get(column.name, column.values[0] if column.values else plain))
-    line = json.dumps(record, separators=(",", ":")).encode()
-    known = {name: given[name] for name in dataset.given if name in given}
-    made = RecordReader(dataset.table, known, dataset.table.bodies).read(memoryview(line))
-    least = record_schema_of(dataset.table).least_bytes
-    # what the declaration does not decide: a title has a letter, a purpose is one of some
-    assert least <= len(line) <= least + 12
-    assert len(made.rejects) == 0
 
 
 @pytest.mark.usefixtures("library")

@@ -223,18 +223,8 @@ def test_map_says_everything_without_colours(survey):
             assert ticks[14 + hour : 16 + hour] == f"{moment:%H}"
     assert days[14:].split() == ["2026-03-03", "2026-03-04"]
     assert days.index("2026-03-04") == 14 + next(n for n, c in enumerate(places[0].cells) if c.batch_hour.day == 4)
-    for mark in (
-        "L loaded",
-        "R reloaded",
-        "E empty",
-        "a absent",
-        "M missing",
-        "P past retention",
-        ". not",
-        "? nothing",
-        "- outside",
-    ):
-        assert mark in legend
+    marks = "L loaded, R reloaded, E empty, a absent, M missing, P past retention, . not, ? nothing, - outside"
+    assert all(mark in legend for mark in marks.split(", "))
     assert "\x1b" not in drawn(places, 100_000)
 
 

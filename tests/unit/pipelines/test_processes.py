@@ -61,19 +61,14 @@ def holding(instance: dg.DagsterInstance) -> Iterator[tuple[subprocess.Popen[str
         process.stdout.close()
 
 
-def run_of(
-    instance: dg.DagsterInstance,
-    tags: dict[str, str],
-    status: dg.DagsterRunStatus = dg.DagsterRunStatus.STARTED,
-    *,
-    location: str | None = None,
-) -> str:
+def run_of(instance: dg.DagsterInstance, tags: dict[str, str], *, location: str | None = None) -> str:
     """A run in the history; of a code location, or of a command."""
     origin = None
     if location is not None:
         target = LoadableTargetOrigin(executable_path=sys.executable, module_name="any")
         place = InProcessCodeLocationOrigin(target, location_name=location)
         origin = RemoteJobOrigin(RemoteRepositoryOrigin(place, "any"), "hours")
+    status = dg.DagsterRunStatus.STARTED
     run = create_run_for_test(instance, job_name="hours", status=status, tags=tags, remote_job_origin=origin)
     return run.run_id
 
@@ -89,12 +84,8 @@ def test_runs_are_ended_when_their_process_was_killed_and_those_of_a_command_ask
         first = run_of(instance, {}, location=HERE)
         instance.add_run_tags(first, tags | {".dagster/wme_process_of": first})
         # a run that is tried again has the tags of the first, and is not taken for it
-        second = run_of(
-            instance,
-            instance.get_run_by_id(first).tags | {"dagster/retry_number": "1"},
-            dg.DagsterRunStatus.STARTED,
-            location=HERE,
-        )
+        again = instance.get_run_by_id(first).tags | {"dagster/retry_number": "1"}
+        second = run_of(instance, again, location=HERE)
         assert processes.end_killed(instance) == []
         # a process that was stopped is not dead
         os.kill(process.pid, signal.SIGSTOP)
@@ -131,10 +122,9 @@ def test_a_run_of_another_machine_is_left_alone(instance):
 
 
 def test_a_run_that_never_said_its_process_is_ended_after_a_while(instance, monkeypatch):
-    run = run_of(instance, {}, location=HERE)
-    foreign = run_of(instance, {}, location="elsewhere")
-    instance.report_dagster_event(dg.DagsterEvent(event_type_value="PIPELINE_START", job_name="hours"), run_id=run)
-    instance.report_dagster_event(dg.DagsterEvent(event_type_value="PIPELINE_START", job_name="hours"), run_id=foreign)
+    run, foreign = (run_of(instance, {}, location=place) for place in (HERE, "elsewhere"))
+    for one in (run, foreign):
+        instance.report_dagster_event(dg.DagsterEvent(event_type_value="PIPELINE_START", job_name="hours"), run_id=one)
     assert processes.end_killed(instance, HERE) == []  # it has begun just now
     monkeypatch.setattr(processes, "_SILENT_SECONDS", -1.0)
     assert processes.end_killed(instance) == []
@@ -162,9 +152,7 @@ def test_every_run_of_the_code_location_says_its_process_before_its_first_step(t
         for _ in range(2):
             run = instance.create_run_for_job(looking)
             assert execute_run(InMemoryJob(looking), run, instance).success
-        (first, name), (second, again) = seen
-        assert first
-        assert second
-        assert name == again  # a process has one lock
+        (_, name), _ = seen
+        assert seen == [(True, name)] * 2  # a process has one lock
         assert [path.stem for path in (tmp_path / "processes").iterdir()] == [name]
         assert processes.end_killed(instance) == []

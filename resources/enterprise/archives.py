@@ -7,8 +7,6 @@ Source: the service's documentation on downloads. HEAD requests use no quota. A 
 product has a quota.
 """
 
-from __future__ import annotations
-
 import codecs
 import gzip
 import io

@@ -3,8 +3,6 @@
 Source: the service's reference for metadata, realtime batches, snapshots, on-demand lookups and authentication.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime

@@ -4,8 +4,6 @@ Source: the service's documentation on lists, downloads (redirects to signed URL
 publish its rate limits, which apply per account. Requests over the limit receive a 429 response.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import threading

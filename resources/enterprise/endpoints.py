@@ -4,8 +4,6 @@ Source: the service's reference for metadata (`/v2/codes` ...), realtime batches
 snapshots (`/v2/snapshots`) and on-demand lookups.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime

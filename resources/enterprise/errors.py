@@ -5,8 +5,6 @@ URL. Messages are at most `LONGEST_MESSAGE` characters long, and control charact
 removes secrets from all other text that leaves the client.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Final
 

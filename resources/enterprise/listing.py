@@ -4,8 +4,6 @@ Unusable records are skipped and reported, and all other records are read. A fil
 assumed to be absent. `Listing.left_out` names the projects and namespaces that may be affected.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace

@@ -7,8 +7,6 @@ include nanoseconds, which are truncated to microseconds. The archived list reta
 Source: the service's data dictionary for codes, languages, projects, namespaces, snapshots and batches, and `get-user`.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime

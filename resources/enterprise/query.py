@@ -7,8 +7,6 @@ names at no cost.
 Source: the service's filtering reference. If the public source code from 2025 differs, the stricter rule applies.
 """
 
-from __future__ import annotations
-
 import enum
 import json
 import math

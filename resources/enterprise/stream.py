@@ -6,8 +6,6 @@ have no effect without `parts`. The service allows ten connections, one for each
 after its token has expired.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging

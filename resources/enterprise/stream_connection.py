@@ -5,8 +5,6 @@ If a response body ends, a connection breaks, or the service refuses a request t
 truncated record from the beginning.
 """
 
-from __future__ import annotations
-
 import io
 import logging
 import random

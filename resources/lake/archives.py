@@ -1,7 +1,5 @@
 """Archive and lake paths in a data folder, and descriptions of the archives and their content."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Identity of a conversion, with its digest, file paths and result."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable

@@ -6,8 +6,6 @@ workers busy. Calls from several threads share the workers and the memory. If th
 concurrent calls keep all workers busy.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import threading

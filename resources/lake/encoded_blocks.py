@@ -1,7 +1,5 @@
 """Encoding of an archive's blocks into row groups and rejects, in the converter's threads and ahead of the writer."""
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait

@@ -1,7 +1,5 @@
 """Lake errors. A line that cannot be converted is a reject, not an error."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from resources import errors, files

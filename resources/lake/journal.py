@@ -5,8 +5,6 @@ returns, so a killed process does not lose responses that consumed quota. The ne
 and drops incomplete last lines.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import tarfile

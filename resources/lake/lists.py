@@ -3,8 +3,6 @@
 Records that do not match the declaration are omitted and reported.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ events after the newest file are received again, and known events are skipped. T
 newest, regardless of the clock. During an hour, files with the same number of steps are replaced by a merged file.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence

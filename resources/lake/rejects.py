@@ -4,8 +4,6 @@
 `zcat` prints all long lines. Each row records the offset of its gzip member.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack

@@ -10,8 +10,6 @@ The next offset is chosen conservatively: receiving an event again costs only a 
 offset moves the next offset back. Only the second of two consecutive events can move the next offset far ahead.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@ Code for fetching, converting and scheduling belongs elsewhere. From the bottom 
 with `compaction`, and `views` form layers.
 """
 
-from __future__ import annotations
-
 from resources.lake_files import ConvertedFile as ConvertedFile
 from resources.warehouse.compaction.commit import Prepared as Prepared
 from resources.warehouse.compaction.plan import Merge as Merge

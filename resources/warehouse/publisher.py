@@ -7,8 +7,6 @@ the process is killed at any point, the published file stays complete; the next 
 `relocate` updates the views in the same way after the data folder has been moved.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging

@@ -1,7 +1,5 @@
 """Arguments, results and errors of the warehouse methods. Records are frozen, and some have a readable `str()`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property

@@ -5,8 +5,6 @@ password is required again. A refused token (401) is renewed only once. The firs
 lock renews the token, and all others read the new token from the store.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from datetime import datetime, timedelta

@@ -3,8 +3,6 @@
 Source: the service's reference for authentication (`/v1/login` to `/v1/new-password-required`, `/v1/get-user`).
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, TypeAdapter

@@ -6,8 +6,6 @@ record's `version`.
 Source: the service's documentation on snapshot, chunk and batch records (`version`) and their downloads.
 """
 
-from __future__ import annotations
-
 import errno
 import logging
 import shutil

@@ -6,8 +6,6 @@ Source: the service's documentation on downloads, which redirect (307) to a sign
 `If-Range`. A signed URL is valid for 60 s and costs one unit if the product has a quota.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import re

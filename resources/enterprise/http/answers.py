@@ -3,8 +3,6 @@
 Source: the service's error body `{"status", "message"}`, and its `Date` and (if cached) `Age` headers.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import math

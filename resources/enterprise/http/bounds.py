@@ -4,8 +4,6 @@ A redirect must not lead into the operator's network. The address of each new co
 anything is sent.
 """
 
-from __future__ import annotations
-
 import random
 import threading
 import time

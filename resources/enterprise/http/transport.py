@@ -6,8 +6,6 @@ token. urllib3 retries nothing.
 Source: the service's error body `{"status", "message"}` and its status codes.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Mapping

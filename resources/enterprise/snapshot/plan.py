@@ -8,8 +8,6 @@ remaining units of both counters and on the size.
 Source: the service's documentation on snapshots, chunks, downloads and account counters.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path

@@ -7,8 +7,6 @@ A single file whose bytes match the pinned version is always consistent.
 Source: the service's reference for snapshots (`/v2/snapshots`), their chunks and downloads.
 """
 
-from __future__ import annotations
-
 import logging
 import shutil
 import threading

@@ -4,8 +4,6 @@ The archive is read once, as a stream, into reused buffers. A buffer contains th
 the incomplete line at the end of a buffer is copied.
 """
 
-from __future__ import annotations
-
 import codecs
 import mmap
 from collections.abc import Generator, Iterator

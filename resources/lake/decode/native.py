@@ -5,8 +5,6 @@ WME_NATIVE=0 in the environment, `decoding` yields None. Python then reads the r
 result.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib.machinery
 import logging

@@ -4,8 +4,6 @@ The native decoder converts lines that clearly match the declaration, and marks 
 examines the other lines individually, or all lines if the decoder is not built. Both paths return the same results.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """A block's lines and rejects, stored as Arrow columns because a block can contain a million two-byte lines."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import chain
 

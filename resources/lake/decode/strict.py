@@ -1,7 +1,5 @@
 """Python checks of single lines, which find faults and count undeclared fields by path."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """Strict JSON parser, and an encoder that preserves the original text of numbers."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

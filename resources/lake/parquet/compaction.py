@@ -5,8 +5,6 @@ another machine. A job holds no lock and does not change existing files. The new
 lists them.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator

@@ -3,8 +3,6 @@
 Spilled pieces are temporary files next to the target file. `sweep` removes pieces left by killed processes.
 """
 
-from __future__ import annotations
-
 import bisect
 import contextlib
 import itertools

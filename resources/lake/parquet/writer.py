@@ -4,8 +4,6 @@ Threads encode row groups in parallel (`encode`). A single thread appends the ro
 (`ParquetFile.add`) and adjusts only their offsets.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

@@ -5,8 +5,6 @@ since the compaction was prepared, the hour keeps its own file, and its rows in 
 snapshot version is committed completely or not at all, and its masked rows are dropped permanently.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping, Sequence

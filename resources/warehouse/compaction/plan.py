@@ -5,8 +5,6 @@ dozens of files at any time, and each row is rewritten at most once per window. 
 completely or not at all. A compaction must reduce the number of files, so files of the maximum size are not rewritten.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

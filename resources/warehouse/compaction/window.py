@@ -4,8 +4,6 @@ Changes from settled months are removed from the build file after they have been
 Each transaction removes a bounded number of rows and moves the window, so every change is always in exactly one place.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta

@@ -3,8 +3,6 @@
 Writers acquire a lock file before they open the build file, because DuckDB's own lock fails instead of waiting.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import shutil

@@ -5,8 +5,6 @@ the next publication reloads the missing data (see `assets/steps/rebuilding.py`)
 for example from a backup, `remove_code` removes its views, macros and triggers.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

@@ -5,8 +5,6 @@ access both kinds of tables by unqualified names, because their connections sear
 (`Connector.open_file`).
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 from collections.abc import Iterator

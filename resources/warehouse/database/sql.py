@@ -1,7 +1,5 @@
 """Functions that generate SQL, and DuckDB instances with their transactions."""
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import functools

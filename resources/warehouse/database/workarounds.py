@@ -4,8 +4,6 @@ Each docstring names the affected versions and the condition for removing the wo
 `tests/unit/warehouse/test_workarounds.py` fails if a DuckDB version behaves differently.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import duckdb

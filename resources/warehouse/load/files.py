@@ -1,7 +1,5 @@
 """Loading steps shared by all datasets: file checks, rejects, repeated rows and ledger rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path

@@ -4,8 +4,6 @@ A load replaces all of the hour's rows for a project and namespace. To reveal ga
 hour per dataset, project and namespace. A loaded hour stays loaded, even if the service later reports another state.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Page lookups: loading a run's responses, and selecting pages to look up."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -9,8 +9,6 @@ identifies the version, because it is never a full hour and differs between vers
 never affects the result.
 """
 
-from __future__ import annotations
-
 import hashlib
 import time
 from collections.abc import Sequence

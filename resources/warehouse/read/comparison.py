@@ -5,8 +5,6 @@ published while the stream was running. Visibility changes appear only in the st
 these changes in a separate table for loaded hours, because a reload replaces an hour's rows.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager

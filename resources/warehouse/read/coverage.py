@@ -5,8 +5,6 @@ first hour that had a file. If the newest snapshot's boundary is in an earlier h
 Data that is no longer mirrored is excluded, as are earlier hours that the service no longer provides.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -5,8 +5,6 @@ the hour is in the window or its lake file is not compacted. All other changes a
 archive.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime

@@ -4,8 +4,6 @@ Files and snapshots are pending until they are applied to the state. A project w
 the snapshot replaces nearly all rows of the project. For all other projects, only pending files are applied.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -21,8 +21,6 @@ only in `articles`. Other maxima are stored in `internal.titles` or `internal.pa
 6. Insert new winning rows with all columns, from the changes, the lookups or the base snapshot.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import duckdb

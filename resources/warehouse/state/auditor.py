@@ -1,7 +1,5 @@
 """Queries for the checks, on a single connection. Each result lists the first findings and counts all findings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path

@@ -10,8 +10,6 @@ entity's identifier never changes, one maximum is enough, whereas pages need two
 which is missing only if its file was reloaded. In this case, the entity's other rows compete again.
 """
 
-from __future__ import annotations
-
 from resources.tables import ENTITIES
 from resources.warehouse.database.connect import Build
 from resources.warehouse.database.sql import column_list, filled, statement

@@ -5,8 +5,6 @@ replaces only views that list lake files. Historical page states follow the same
 parse the JSON in the lake at query time.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 from collections.abc import Iterator

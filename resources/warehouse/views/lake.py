@@ -14,8 +14,6 @@ internal.settled_states     the pages of `articles`, with the same columns
 internal.lake_stream_facts  the stream's progress and runs, as recorded in the newest file
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

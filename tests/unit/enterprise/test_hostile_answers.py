@@ -199,11 +199,7 @@ class Spoiler:
 
 
 def run(world, seed):
-    """One case; gives what it ended as.
-
-    Raises:
-        AssertionError: It did what no case may.
-    """
+    """Run one case, and say what it ended as, or raise AssertionError for what no case may do."""
     chance = random.Random(seed)
     folder = world.folder / f"case{seed}"
     fake = world.fake

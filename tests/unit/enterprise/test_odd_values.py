@@ -1,7 +1,4 @@
-"""Values that no honest service sends.
-
-Each ends as a result or as one sentence of ours, and is nowhere repeated raw.
-"""
+"""Values that no honest service sends: each ends as a result or as one sentence, and is nowhere repeated raw."""
 
 from __future__ import annotations
 
@@ -33,10 +30,7 @@ def raw_json(text):
 
 
 def assert_left_out(client, fake, hour, odd, problem):
-    """A list with this record and a good one is read without it, and knows which project it is of.
-
-    Alone it is refused.
-    """
+    """A list with this record and a good one is read without it, and knows its project; alone it is refused."""
     good = fake.add("frwiki_namespace_0", b"x")
     fake.script(LIST, raw_json(f"[{json.dumps(good)}, {odd}]"))
     listing = client.hours.listing(hour)

@@ -1,7 +1,4 @@
-"""A redirect leads no download into the operator's network.
-
-The service is at an address that counts as public, its target is not.
-"""
+"""A redirect from an address that counts as public leads no download into the operator's network."""
 
 from __future__ import annotations
 
@@ -23,10 +20,7 @@ PUBLIC = "127.0.0.1"
 
 @pytest.fixture
 def inside():
-    """Servers that the redirect must not reach.
-
-    On the same port of every loopback address that is not the service's.
-    """
+    """A server that the redirect must not reach, on a loopback address that is not the service's."""
     with ExitStack() as opened:
         first = Loopback(lambda _: Reply(200, b"secret"), "127.0.0.2")
         opened.callback(first.close)

@@ -1,7 +1,4 @@
-"""The streams as a client reads them.
-
-Framing, positions, connections that end in every way, and what waits in memory.
-"""
+"""The streams as a client reads them: framing, positions, connections and their ends, and what waits in memory."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What a digest or a retry would hide.
-
-Bytes that were transferred, requests that were sent, what was synced before what.
-"""
+"""What a digest or a retry would hide: bytes transferred, requests sent, and what was synced before what."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Articles on demand over HTTP.
-
-Titles, projects, `limit`, `filters` and `fields` as they work there, and what they cost.
-"""
+"""Articles on demand over HTTP: titles, projects, `limit`, `filters`, `fields`, and what they cost."""
 
 from __future__ import annotations
 

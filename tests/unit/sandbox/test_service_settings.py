@@ -87,6 +87,10 @@ def test_the_command_line_carries_all_settings(tmp_path, corpus):
         (["--projects", "enwiki,frwki"], "--projects: The sandbox has no project 'frwki'; did you mean frwiki or "),
         (["--namespaces", "0,1"], "--namespaces: the service does not have namespace 1; use one of 0, 6, 10, 14."),
         (["--namespaces", "x"], "--namespaces: input should be a valid integer, "),
+        (
+            ["--changes-per-hour", "0"],
+            "--changes-per-hour: input should be greater than or equal to 1; the value is '0'.",
+        ),
         (["--speed", "361"], "--speed: input should be less than or equal to 360; the value is '361'."),
         (["--stream-rate", "nan"], "--stream-rate: input should be a finite number; the value is "),
         (["--port", "99999"], "--port: input should be less than or equal to 65535; the value is '99999'."),

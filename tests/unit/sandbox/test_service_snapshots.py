@@ -1,7 +1,4 @@
-"""Snapshots and chunks over HTTP.
-
-Lists, records, downloads, quotas, older copies, exports by the clock and out of turn.
-"""
+"""Snapshots and chunks over HTTP: lists, records, downloads, quotas, older copies, and when they are exported."""
 
 from __future__ import annotations
 
@@ -90,14 +87,12 @@ class TestLists:
     def test_one_record(self, client):
         assert client.call(ONE).json() == client.call(LIST).json()[0]
         assert client.call(ONE, "POST", json={"fields": ["version"]}).json().keys() == {"version"}
-        for path in (f"{LIST}/dewiki_namespace_0", f"{LIST}/enwiki_namespace_6"):
-            answer = client.call(path)
-            assert answer.status_code == 404
-            assert answer.json()["message"].startswith("NoSuchKey")
         # one too small for the list is there by its name, and one without a page is not
         assert client.call(f"{LIST}/enwiki_namespace_10").status_code == 200
-        assert client.call(f"{LIST}/frwiki_namespace_10").status_code == 404
-        assert client.call(f"{LIST}/frwiki_namespace_10/chunks").status_code == 404
+        for name in ("dewiki_namespace_0", "enwiki_namespace_6", "frwiki_namespace_10", "frwiki_namespace_10/chunks"):
+            answer = client.call(f"{LIST}/{name}")
+            assert answer.status_code == 404
+            assert answer.json()["message"].startswith("NoSuchKey")
 
     @pytest.mark.parametrize(
         ("filters", "found"),

@@ -61,10 +61,7 @@ def refusal(client, body, **more):
 
 
 def truth(client, since, until, projects=("enwiki", "frwiki")):
-    """The records of the world in that time, by their event's identifier, title and type.
-
-    Both halves of a move share the identifier.
-    """
+    """The records of that time, by what tells both halves of a move apart: event, title and type."""
     world = client.sandbox.world
     records = (world.record(event) for project in projects for event in world.events(project, since, until))
     return {key(record): record for record in records}
@@ -177,37 +174,6 @@ class TestForms:
         words.append(("since_per_partition", json.dumps(body["since_per_partition"])))
         assert read(streams, 5, method="GET", params=words) == wanted
         assert read(streams, 5, data=words) == wanted
-
-
-def test_requests_of_the_official_clients_are_read_to_the_end_without_a_difference(streams):
-    """The one in Python posts JSON and reads lines.
-
-    The one in Go sends the same body on GET, and stops at lines of 20 MiB.
-    """
-    since = NOW - timedelta(hours=2)
-    wanted = truth(streams, since, NOW)
-    # the body ends in place of the last event
-    streams.sandbox.faults.add("/v2/articles", kind="end", after=len(wanted) - 1, count=2)
-    body = {"since": text(since), "fields": [], "filters": []}
-    headers = {"Authorization": f"Bearer {streams.token}", "Accept": "application/x-ndjson"}
-    url = streams.sandbox.realtime_url
-    with requests.post(f"{url}/v2/articles", json=body, headers=headers, stream=True, timeout=120) as answer:
-        python = list(answer.iter_lines())
-    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=120)
-    agent = {"Content-Type": "application/json", "User-Agent": "WME/Go-SDK", "Accept-Encoding": "gzip"}
-    connection.request("GET", "/v2/articles", json.dumps(body), headers | agent)
-    answer = connection.getresponse()
-    assert (answer.status, answer.headers["Content-Encoding"]) == (200, None)
-    go = [line.rstrip(b"\n") for line in iter(lambda: answer.readline(20 << 20), b"")]
-    connection.close()
-    assert python == go
-    found = {}
-    for record in map(json.loads, python):
-        for name in ("partition", "offset"):
-            record["event"].pop(name, None)
-        found[key(record)] = record
-    assert len(python) == len(found) == len(wanted) - 1
-    assert all(wanted[one] == record for one, record in found.items())
 
 
 FUTURE = text(NOW + timedelta(minutes=1))

@@ -9,8 +9,8 @@ import os
 import re
 import subprocess
 import sys
-import threading
-from collections import Counter
+from collections import Counter, defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -127,25 +127,21 @@ def test_a_file_holds_every_event_of_its_time_but_changes_of_visibility(world):
 
 def test_order_is_kept_within_a_partition_only(world):
     records = records_of(world.batches(START)[0])
-    times = [published(record) for record in records]
-    names = [record["name"] for record in records]
-    assert times != sorted(times)
-    assert names != sorted(names)
-    last = {}
-    backwards = 0
+    for values in ([published(record) for record in records], [record["name"] for record in records]):
+        assert values != sorted(values)
+    last, backwards = defaultdict(lambda: EPOCH), 0
     for record in records:
         lane = partition("/frwiki/" + record["name"].replace("_", " "))
-        backwards += published(record) < last.get(lane, EPOCH)
-        last[lane] = max(published(record), last.get(lane, EPOCH))
+        backwards += published(record) < last[lane]
+        last[lane] = max(published(record), last[lane])
     assert backwards < 0.01 * len(records)  # repetitions alone
 
 
 def test_reading_order_loses_nothing_and_depends_on_the_chance():
     messages = [Message(f"/p/{n % 90}", bytes) for n in range(1000)]
-    one = list(in_reading_order(messages, Chance("one")))
+    one, again, two = (list(in_reading_order(messages, Chance(name))) for name in ("one", "one", "two"))
     assert sorted(map(id, one)) == sorted(map(id, messages))
-    assert one == list(in_reading_order(messages, Chance("one")))
-    assert one != list(in_reading_order(messages, Chance("two")))
+    assert one == again != two
     assert list(in_reading_order([], Chance("one"))) == []
     assert {partition(m.key) for m in messages} <= set(range(50))
 
@@ -192,17 +188,14 @@ def contents():
 
 
 def test_threads_wait_for_one_maker(tmp_path):
-    store, made, found = BatchStore(tmp_path), [], []
+    store, made = BatchStore(tmp_path), []
 
     def make():
         made.append(1)
         return contents()
 
-    threads = [threading.Thread(target=lambda: found.append(store.archives("x", START, make))) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(6) as pool:
+        found = [*pool.map(lambda _: store.archives("x", START, make), range(6))]
     assert len(made) == 1
     assert found == [found[0]] * 6
 

@@ -29,7 +29,7 @@ from resources.lake import Layout
 from resources.lake.rejects import lines_file
 from resources.storage import LOCAL, Storage
 from resources.tables import REJECTS
-from resources.warehouse import Ledger, Named, Row, Warehouse, WarehouseBusyError
+from resources.warehouse import Ledger, Row, Warehouse, WarehouseBusyError
 
 GRACE = timedelta(hours=24)
 #: Maximum time until the hourly file of a stream event is available, with a margin.
@@ -137,28 +137,28 @@ def _replaced(layout: Layout, ledger: Ledger, now: datetime, *, compacts: bool) 
         roots = (layout.lake / dataset.name, layout.archive / dataset.archive)
         every = sorted({hour for root in roots for hour, _ in paths.hour_folders(root)})
         for day, hours in groupby(every, datetime.date):
-            named = ledger.of_day(day, dataset)
+            rows, used = ledger.files(dataset, day)
             loads: dict[str, list[Row]] = defaultdict(list)
-            for file in named.files:
+            for file in rows:
                 loads[file.lake_path.rpartition("/")[0]].append(file)
-            compacted = {file.lake_path for file in named.files if file.is_compacted}
+            compacted = {file.lake_path for file in rows if file.is_compacted}
             for hour in hours:
                 folder = f"{dataset.name}/{paths.hour_folder(hour)}"
                 since = {file.identifier: file.loaded_at for file in loads[folder]}
                 found = layout.storage.list(layout.lake / folder, f"*.{paths.PARQUET}")
                 dated = {path: since.get(name.identifier) for path in found if (name := paths.parse(path.name))}
-                yield from _lake_files(layout, dated, named, compacted, "another conversion of the hour is loaded")
+                yield from _lake_files(layout, dated, used, compacted, "another conversion of the hour is loaded")
                 yield from _archives_of_hour(layout, dataset, hour, loads[folder])
     for dataset in datasets.datasets(Family.SNAPSHOT):
-        named = ledger.of_snapshots(dataset)
-        compacted = {file.lake_path for file in named.files if file.is_compacted}
+        rows, used = ledger.files(dataset)
+        compacted = {file.lake_path for file in rows if file.is_compacted}
         versions: dict[str, dict[str, datetime]] = defaultdict(dict)
         for identifier, version, loaded_at in ledger.versions(dataset):
             versions[identifier][version] = loaded_at
         for identifier, kept in versions.items():
             found = layout.storage.list(layout.lake / dataset.name / identifier, "*/*.parquet")
             dated = dict.fromkeys(found, max(kept.values()))
-            yield from _lake_files(layout, dated, named, compacted, "newer versions of the snapshot are loaded")
+            yield from _lake_files(layout, dated, used, compacted, "newer versions of the snapshot are loaded")
             yield from _archives_of_snapshot(layout, dataset, identifier, kept)
     for dataset in () if compacts else datasets.datasets():
         # compacted files that were compacted again, belong to a dropped version, or were never committed
@@ -184,12 +184,12 @@ def _of_stream(layout: Layout, now: datetime) -> Iterator[tuple[Path, str]]:
 
 
 def _lake_files(
-    layout: Layout, since: Mapping[Path, datetime | None], named: Named, compacted: Collection[str], why: str
+    layout: Layout, since: Mapping[Path, datetime | None], used: Collection[str], compacted: Collection[str], why: str
 ) -> Iterator[tuple[Path, str]]:
     """Yield the unreferenced files among the keys of `since`, which maps each file to its scope's newest load."""
     for path, loaded_at in since.items():
         name = path.relative_to(layout.lake).as_posix()
-        if name in named.paths:
+        if name in used:
             continue
         if name in compacted:
             # its rejects are retained, because the compacted file contains no rejects

@@ -163,9 +163,9 @@ def _loaded_hours(layout: Layout, store: Warehouse) -> set[Part]:
     with store.ledger() as ledger:
         for dataset in datasets.datasets(Family.HOURLY):
             for day, hours in groupby(hour_folders(layout.archive / dataset.archive), lambda one: one[0].date()):
-                named = ledger.of_day(day, dataset)
+                rows, _ = ledger.files(dataset, day)
                 of_hours: dict[str, set[str]] = {}
-                for file in named.files:
+                for file in rows:
                     of_hours.setdefault(file.lake_path.rpartition("/")[0], set()).add(file.lake_path)
                 for hour, _ in hours:
                     folder = layout.lake / dataset.table.name / hour_folder(hour)

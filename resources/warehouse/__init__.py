@@ -15,7 +15,6 @@ from resources.warehouse.publisher import next_text as next_text
 from resources.warehouse.read.comparison import Comparison as Comparison
 from resources.warehouse.read.ledger import FaultyFile as FaultyFile
 from resources.warehouse.read.ledger import Ledger as Ledger
-from resources.warehouse.read.ledger import Named as Named
 from resources.warehouse.read.ledger import Part as Part
 from resources.warehouse.read.ledger import named as named
 from resources.warehouse.read.ledger import named_in as named_in

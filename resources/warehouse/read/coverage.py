@@ -169,12 +169,12 @@ def health(
         }
         places = []
         for place in sorted(set(scope)):
-            first_hour, has_begun, *newest_and_gaps = known.get(place) or (newest + _HOUR, False, None, 0, None)
+            first_hour, *newest_and_gaps = known.get(place) or (newest + _HOUR, None, 0, None)
             cells = []
             for hour in (since + number * _HOUR for number in range(hours)):
                 is_before = hour < first_hour
                 cell = there.get((*place, hour), Cell(hour, OUTSIDE if is_before else UNKNOWN))
-                if has_begun and is_before and cell.state == HourState.PAST_RETENTION:
+                if is_before and cell.state == HourState.PAST_RETENTION:
                     cell = Cell(hour, OUTSIDE)  # the hour was requested but can no longer be fetched
                 cells.append(cell)
             has_snapshot = None if bases is None else place in bases

@@ -41,19 +41,6 @@ _SHOWN = 5
 _ROWS = 10_000
 
 
-@dataclass(frozen=True)
-class Named:
-    """Lake files for the hours of one day, or for all snapshots. Paths are relative to the lake.
-
-    `files` contains the files loaded in the build file, each with its `lake_path`, `identifier`, `version` and
-    `loaded_at`, and with `is_compacted`, which is True if compacted files contain the rows. `paths` lists the files
-    used by the build file or the published file.
-    """
-
-    files: tuple[Row, ...]
-    paths: frozenset[str]
-
-
 class Ledger:
     """The ledgers of the build file and the published file, while both are open, or None for a missing file."""
 
@@ -65,15 +52,28 @@ class Ledger:
         query = "SELECT snapshot_id, snapshot_version, loaded_at FROM snapshots WHERE table_name = ? ORDER BY ALL"
         return tuple(answer(self._build, query, [dataset.name]))
 
-    def of_day(self, day: date, dataset: Dataset) -> Named:
-        """Return a dataset's hourly files for a day (UTC)."""
-        start = datetime.combine(day, time(), UTC)
-        return self._named(
-            "table_name = ? AND batch_hour >= ? AND batch_hour < ?", [dataset.name, start, start + timedelta(days=1)]
-        )
+    def files(self, dataset: Dataset, day: date | None = None) -> tuple[list[Row], set[str]]:
+        """Return a dataset's lake files, for the hours of a day (UTC) or for all snapshots.
 
-    def of_snapshots(self, dataset: Dataset) -> Named:
-        return self._named("table_name = ?", [dataset.name])
+        The rows describe the files loaded in the build file, each with its `lake_path`, `identifier`, `version` and
+        `loaded_at`, and with `is_compacted`, which is True if compacted files contain the rows. The set contains the
+        paths of the other files that the build file or the published file uses. Paths are relative to the lake.
+        """
+        condition, parameters = "table_name = ?", list[Any]([dataset.name])
+        if day is not None:
+            start = datetime.combine(day, time(), UTC)
+            condition += " AND batch_hour >= ? AND batch_hour < ?"
+            parameters += [start, start + timedelta(days=1)]
+        query = (
+            "SELECT lake_path, identifier, version, loaded_at, compaction_id IS NOT NULL AS is_compacted "  # noqa: S608
+            f"FROM loads WHERE {condition} ORDER BY ALL"
+        )
+        rows = records(self._build, query, parameters)
+        paths = {row.lake_path for row in rows if not row.is_compacted}
+        if self._published is not None:
+            query = f"SELECT lake_path FROM loads WHERE {condition} AND compaction_id IS NULL"  # noqa: S608  constant
+            paths |= {path for (path,) in answer(self._published, query, parameters)}
+        return rows, paths
 
     def compacted(self, dataset: Dataset) -> frozenset[str]:
         """Return the paths of a dataset's compacted files, including files with page text, relative to the lake."""
@@ -85,18 +85,6 @@ class Ledger:
             for (rows,) in answer(file, query, [dataset.name])
             for path in (rows, with_bodies(rows))
         )
-
-    def _named(self, condition: str, parameters: Sequence[Any]) -> Named:
-        query = (
-            "SELECT lake_path, identifier, version, loaded_at, compaction_id IS NOT NULL AS is_compacted "  # noqa: S608
-            f"FROM loads WHERE {condition} ORDER BY ALL"
-        )
-        rows = records(self._build, query, parameters)
-        paths = {row.lake_path for row in rows if not row.is_compacted}
-        if self._published is not None:
-            query = f"SELECT lake_path FROM loads WHERE {condition} AND compaction_id IS NULL"  # noqa: S608  constant
-            paths |= {path for (path,) in answer(self._published, query, parameters)}
-        return Named(tuple(rows), frozenset(paths))
 
 
 def named_in(copy: Path) -> Iterator[tuple[tuple[str, ...], int]]:

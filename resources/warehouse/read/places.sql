@@ -1,10 +1,9 @@
--- For each project and namespace of a dataset: the first hour of the mirror (else the first requested one), whether the
--- mirror has begun, the newest hour with a final state, and the number and first of the gaps before an hour.
+-- For each project and namespace of a dataset: the first hour of the mirror (else the first requested one), the newest
+-- hour with a final state, and the number and first of the gaps before an hour.
 SELECT
   project_id,
   namespace_id,
   coalesce(first_hour, min(batch_hour)),
-  first_hour IS NOT NULL,
   max(batch_hour) FILTER (WHERE state IN ({covered})),
   count(*) FILTER (WHERE is_gap),
   min(batch_hour) FILTER (WHERE is_gap)

@@ -132,9 +132,9 @@ class Reader:
     def scopes(self, since: datetime, dataset: Dataset, *, published: bool = True) -> list[tuple[Any, ...]]:
         """Return the projects and namespaces that have rows in `hours` for a dataset.
 
-        Each tuple contains the project, the namespace, the first hour, True if the mirror has begun, the newest hour
-        with a final state, the number of gaps before `since`, and the first gap. The first hour is the mirror's first
-        hour or, if the mirror has not begun, the first requested hour.
+        Each tuple contains the project, the namespace, the first hour, the newest hour with a final state, the number
+        of gaps before `since`, and the first gap. The first hour is the mirror's first hour or, if the mirror has not
+        begun, the first requested hour.
         """
         query = statement("read/places", beginnings=statement("load/beginnings"))
         with self._reading(published=published) as connection:

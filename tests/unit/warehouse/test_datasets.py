@@ -125,8 +125,8 @@ def test_an_hour_is_replaced_with_ledger_rejects_and_coverage_and_the_articles_k
     (audit,) = warehouse.audit([lake.hour(0)], EVENTS)
     assert (audit.row_count, audit.expected_count, audit.repeated_count, audit.early_count) == (2, 2, 0, 0)
     with warehouse.ledger() as ledger:
-        assert len(ledger.of_day(lake.hour(0).date(), EVENTS).files) == 2
-        assert len(ledger.of_day(lake.hour(0).date(), datasets.ARTICLE_CHANGES).files) == 2
+        assert len(ledger.files(EVENTS, lake.hour(0).date())[0]) == 2
+        assert len(ledger.files(datasets.ARTICLE_CHANGES, lake.hour(0).date())[0]) == 2
 
 
 def test_rows_of_another_place_are_noticed_and_a_key_is_loaded_once(lake, warehouse):

@@ -117,4 +117,4 @@ def test_nobody_looks_for_what_may_be_removed_while_somebody_publishes(warehouse
     ):
         pass
     with quick.ledger() as ledger:
-        assert ledger.of_day(lake.hour(0).date(), datasets.ARTICLE_CHANGES).paths
+        assert ledger.files(datasets.ARTICLE_CHANGES, lake.hour(0).date())[1]

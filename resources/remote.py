@@ -114,7 +114,7 @@ class RemoteWorkers:
         def landed(outcome: Outcome[Call, Compaction]) -> None:
             job, error = by_key[outcome.item.key], outcome.error
             if error is None:
-                error = _not_shared(files.within(self._layout.lake, file.lake_path) for file in outcome.unwrap().files)
+                error = _not_shared(files.within(self._layout.lake, file.lake_path) for file in outcome.unwrap()[0])
             done(Outcome(job, result=outcome.result, error=error))
 
         self.cluster.map(compact_here, calls, landed)

@@ -130,9 +130,8 @@ def compact_lake(
         dataset, step = under_way.pop(outcome.item.digest)
         merge = step.merge
         try:
-            compaction = outcome.unwrap()
-            files = compaction.files
-            part_count = warehouse.commit_compaction(step, files, compaction.row_counts, dataset)
+            files, row_counts = outcome.unwrap()
+            part_count = warehouse.commit_compaction(step, files, row_counts, dataset)
         except (LakeError, LakeFileError, EngineError) as error:
             failed.append(error)
             if isinstance(error, DamagedFileError):

@@ -62,12 +62,8 @@ class CompactionJob:
     threads: int
 
 
-@dataclass(frozen=True)
-class Compaction:
-    """Files written by a job, and their row count per part."""
-
-    files: tuple[CompactedFile, ...]
-    row_counts: dict[Part, int]
+#: Files written by a job, and their row count per part.
+Compaction = tuple[tuple[CompactedFile, ...], dict[Part, int]]
 
 
 def compact(job: CompactionJob, layout: Layout, progress: Callable[[int], None] = lambda _count: None) -> Compaction:
@@ -91,7 +87,7 @@ def compact(job: CompactionJob, layout: Layout, progress: Callable[[int], None] 
         raise LakeError(
             f"The compaction {job.name} wrote more or fewer rows than it read; nothing was changed. Report this defect."
         )
-    return Compaction(files, dict(counts))
+    return files, dict(counts)
 
 
 def _name(job: CompactionJob, number: int) -> str:

@@ -36,7 +36,7 @@ def job(layout, *paths):
 
 def compacted(layout, *paths):
     """The rows of both new files."""
-    files = compact(job(layout, *paths), layout).files
+    files = compact(job(layout, *paths), layout)[0]
     halves = [
         layout.lake / name for one in files for name in (one.lake_path, one.lake_path.replace(".rows.", ".bodies."))
     ]

@@ -102,7 +102,7 @@ def test_files_are_compacted(lake):
     made = [lake.convert(lake.record(number)) for number in (2, 1)]
     sources = tuple(CompactionSource(one.path.relative_to(lake.layout.lake).as_posix(), 1) for one in made)
     job = CompactionJob(ARTICLE_CHANGES.name, sources, "day", "0" * 64, 1 << 20, 1 << 20, 64 << 20, 3, 1)
-    (file,) = compact(job, lake.layout).files
+    ((file,), _) = compact(job, lake.layout)
     assert sorted(row["name"] for row in rows_in(lake, lake.layout.lake / file.lake_path)) == ["Page 1", "Page 2"]
 
 

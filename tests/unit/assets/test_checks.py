@@ -153,9 +153,6 @@ def test_what_is_wrong_in_duckdb_fails_its_own_check(bench, statement, wrong, se
     assert answers(run, wrong)[wrong].description == f"2026-11-01 05:00: {sentence}"
 
 
-# --- at any time ------------------------------------------------------------------------------------------------------
-
-
 def covered(bench, *projects, check=coverage_checks.last_48_hours_covered):
     parts = bench.resources(*projects)
     return check(enterprise=parts["enterprise"], warehouse=parts["warehouse"])

@@ -8,15 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from markdown_it import MarkdownIt
 
-from assets.describe import (
-    PREVIEW,
-    PREVIEW_ROWS,
-    failed_hours,
-    lake_metadata,
-    markdown,
-    preview,
-    table_metadata,
-)
+from assets import describe
 from resources.tables import ARTICLE_CHANGES, Column, Table
 
 NESTED = Table(
@@ -31,32 +23,24 @@ NESTED = Table(
 )
 
 
+def shown(table):
+    return describe.lake_metadata(table)["dagster/column_schema"].columns
+
+
 def test_nested_types_are_short_and_their_fields_stand_in_the_description():
-    shown = {
-        column.name: (column.type, column.description)
-        for column in lake_metadata(NESTED)["dagster/column_schema"].columns
-    }
-    assert shown == {
-        "page_id": ("int64", "Page."),
-        "tags": ("list<string>", "Tags."),
-        "links": ("list<struct>", "Links. Fields: url (string), ranks (list<int64>)."),
-        "size": ("struct", "Size. Fields: bytes (int64)."),
-    }
-    assert [column.constraints.nullable for column in lake_metadata(NESTED)["dagster/column_schema"].columns] == [
-        False,
-        True,
-        True,
-        True,
+    assert [(one.name, one.type, one.description, one.constraints.nullable) for one in shown(NESTED)] == [
+        ("page_id", "int64", "Page.", False),
+        ("tags", "list<string>", "Tags.", True),
+        ("links", "list<struct>", "Links. Fields: url (string), ranks (list<int64>).", True),
+        ("size", "struct", "Size. Fields: bytes (int64).", True),
     ]
-    assert max(len(column.type) for column in lake_metadata(ARTICLE_CHANGES)["dagster/column_schema"].columns) <= len(
-        "timestamp[us, tz=UTC]"
-    )
+    assert max(len(one.type) for one in shown(ARTICLE_CHANGES)) <= len("timestamp[us, tz=UTC]")
 
 
 def test_only_tables_of_duckdb_have_a_table_name_and_previews_have_declared_columns():
-    assert "dagster/table_name" not in lake_metadata(NESTED)
-    assert table_metadata(NESTED)["dagster/table_name"] == "warehouse.main.nested"
-    assert set(PREVIEW) <= set(ARTICLE_CHANGES.schema.names)
+    assert "dagster/table_name" not in describe.lake_metadata(NESTED)
+    assert describe.table_metadata(NESTED)["dagster/table_name"] == "warehouse.main.nested"
+    assert set(describe.PREVIEW) <= set(ARTICLE_CHANGES.schema.names)
 
 
 def test_rows_are_a_table_that_markdown_cannot_break():
@@ -64,7 +48,7 @@ def test_rows_are_a_table_that_markdown_cannot_break():
         {"a": 1234567, "page_id": 1234567, "b": 1.5, "c": None, "d": "x|y\nz", "e": True},
         {"a": 0, "d": "long" * 100, "f": datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)},
     ]
-    lines = markdown(rows, ("a", "page_id", "b", "c", "d", "e", "f")).value.splitlines()
+    lines = describe.markdown(rows, ("a", "page_id", "b", "c", "d", "e", "f")).value.splitlines()
     assert lines[0] == "| a | page_id | b | c | d | e | f |"
     assert lines[1] == "| --- | --- | --- | --- | --- | --- | --- |"
     assert lines[2] == "| 1,234,567 | 1234567 | 1.50 |  | x\\|y z | yes |  |"
@@ -86,9 +70,9 @@ HOSTILE = [
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_name_makes_a_link_an_image_or_html_in_markdown(name):
-    table = markdown([{"a": name, "b": "end"}], ("a", "b")).value
+    table = describe.markdown([{"a": name, "b": "end"}], ("a", "b")).value
     hour = datetime(2026, 1, 2, tzinfo=UTC)
-    failed = failed_hours({hour: ConnectionError(name)}, 2).metadata["failed_hours"].value
+    failed = describe.failed_hours({hour: ConnectionError(name)}, 2).metadata["failed_hours"].value
     for text, cells in ((table, 4), (failed, 0)):
         tokens = MarkdownIt("commonmark").enable("table").parse(text)
         assert sum(one.type in {"th_open", "td_open"} for one in tokens) == cells
@@ -109,6 +93,6 @@ def test_a_preview_takes_a_few_rows_of_each_file_and_none_of_an_empty_one(tmp_pa
     for number, rows in enumerate((table, table.slice(0, 0), table.slice(40))):
         paths.append(tmp_path / f"{number}.parquet")
         pq.write_table(rows, paths[-1])
-    shown = preview(paths, ("name",)).value.splitlines()[2:]
-    assert shown == ["| Page 0 |", "| Page 1 |", "| Page 40 |", "| Page 41 |"]
-    assert len(preview(paths[:1], ("name",)).value.splitlines()) == 2 + PREVIEW_ROWS
+    few = describe.preview(paths, ("name",)).value.splitlines()[2:]
+    assert few == ["| Page 0 |", "| Page 1 |", "| Page 40 |", "| Page 41 |"]
+    assert len(describe.preview(paths[:1], ("name",)).value.splitlines()) == 2 + describe.PREVIEW_ROWS

@@ -8,19 +8,12 @@ import pytest
 
 from assets.describe import as_failure, failed_hours, failure, sentence
 from assets.steps.converting import NotArchivedError
-from resources import lake
+from resources import lake, warehouse
 from resources.connection import UnknownNameError
 from resources.data_folder import FolderError, OriginError, claim, origin_of
 from resources.engine.mapping import EngineUnreachableError, NoWorkerError
 from resources.enterprise import errors
 from resources.errors import ends_run
-from resources.warehouse import (
-    NotPublishedError,
-    WarehouseBusyError,
-    WarehouseDamagedError,
-    WarehouseFullError,
-    WarehouseVersionError,
-)
 from tests.unit.error_trees import ENGINE, ENTERPRISE, LAKE, WAREHOUSE
 
 HOUR = datetime(2026, 11, 19, 5, tzinfo=UTC)
@@ -39,15 +32,20 @@ def test_a_sentence_is_the_errors_own_unless_it_has_none():
 ENDING = {
     *(errors.AuthenticationError, errors.NewPasswordRequired, errors.TokenSpent, errors.Forbidden),
     *(errors.QuotaExceeded, errors.BudgetExceeded, errors.ClockError, errors.UnreachableError),
-    *(errors.DiskFull, lake.DiskFull, WarehouseFullError),
+    *(errors.DiskFull, lake.DiskFull, warehouse.WarehouseFullError),
     # the folder of the tokens; the warehouse in another process, damaged, or with tables of another version
-    *(errors.StateError, WarehouseBusyError, WarehouseDamagedError, WarehouseVersionError),
+    *(
+        errors.StateError,
+        warehouse.WarehouseBusyError,
+        warehouse.WarehouseDamagedError,
+        warehouse.WarehouseVersionError,
+    ),
     *(OriginError, FolderError, UnknownNameError),
 }
 #: What may be gone by itself, or by somebody's doing, when the same is tried again.
 PASSING = {
     *(errors.NotPublishedYet, errors.RateLimited, errors.ServiceUnavailable, errors.UnreachableError, errors.StateBusy),
-    *(WarehouseBusyError, NotPublishedError),
+    *(warehouse.WarehouseBusyError, warehouse.NotPublishedError),
     *(EngineUnreachableError, NoWorkerError),
 }
 

@@ -82,14 +82,8 @@ class Stage:
                     link = path.readlink() if path.is_symlink() else None
                     is_file = link is None and path.is_file()
                     content = path.read_bytes() if is_file and status.st_size < 1 << 20 else None
-                    found[str(path)] = (
-                        status.st_mode,
-                        status.st_mtime_ns,
-                        status.st_ino,
-                        status.st_size * is_file,
-                        link,
-                        content,
-                    )
+                    size = status.st_size * is_file
+                    found[str(path)] = (status.st_mode, status.st_mtime_ns, status.st_ino, size, link, content)
         return found
 
 

@@ -42,9 +42,6 @@ def spoilt(hostile: Hostile, what: str, *, fails: bool | None) -> None:
     hostile.fails = True if fails or hostile.fails else None
 
 
-# --- Lines ----------------------------------------------------------------------------------------------------------
-
-
 def record(number: int, rng: random.Random) -> dict:
     """A record of the service's form."""
     body = {"html": "<p>é</p>" * rng.choice([0, 1, 30]), "wikitext": "text"}
@@ -123,9 +120,6 @@ def member_data(rng: random.Random, hostile: Hostile, first: int) -> bytes:
     return data
 
 
-# --- Heavy members --------------------------------------------------------------------------------------------------
-
-
 def heavy_data(rng: random.Random, hostile: Hostile) -> bytes:
     """Megabytes in one of the forms that once cost minutes or gigabytes."""
     line = json.dumps(record(1, rng)).encode()
@@ -167,9 +161,6 @@ HEAVY = {
     "long bad text": (b',"abstract":"', [b"\0", b"x\0"], b'"', False),
     "no end": (b',"new":', [b"[", b'{"a":', b'"', b'"k":1,'], b"", False),
 }
-
-
-# --- The tar --------------------------------------------------------------------------------------------------------
 
 
 NAMES = [
@@ -277,9 +268,6 @@ def ended(rng: random.Random, hostile: Hostile, members: bytes) -> bytes:
             return (members + END)[: rng.randrange(len(members) + 1)]
         case _:
             return members + END + bytes(rng.choice([0, 8 * BLOCK]))
-
-
-# --- The gzip file --------------------------------------------------------------------------------------------------
 
 
 def gzipped(data: bytes, level: int = 1) -> bytes:

@@ -260,10 +260,13 @@ def test_room_is_given_back_where_a_block_a_worker_or_a_writer_fails():
             list(pieces)
         with (
             pytest.raises(ZeroDivisionError),
-            closing(encoded_blocks(iter_of(2, 0, 2), pool, lambda n: 1 // n, shared)) as pieces,
+            closing(encoded_blocks((Number(n) for n in (2, 0, 2)), pool, lambda n: 1 // n, shared)) as pieces,
         ):
             list(pieces)
-        with pytest.raises(TypeError), closing(encoded_blocks(iter_of(1, 2, 3), pool, str, shared)) as pieces:
+        with (
+            pytest.raises(TypeError),
+            closing(encoded_blocks((Number(n) for n in (1, 2, 3)), pool, str, shared)) as pieces,
+        ):
             sum(pieces)
     assert room_left(shared) == 3
 
@@ -273,7 +276,3 @@ class Number(int):
 
     def done(self):
         pass
-
-
-def iter_of(*numbers):
-    yield from map(Number, numbers)

@@ -8,14 +8,7 @@ from typing import Any
 
 import pytest
 
-from resources.datasets import (
-    ARTICLE_CHANGES,
-    ENTITY_CHANGES,
-    LOOKUPS,
-    SNAPSHOT_ARTICLES,
-    SNAPSHOT_ENTITIES,
-    STRUCTURED_ARTICLES,
-)
+from resources import datasets
 from resources.lake import Archive, convert
 from resources.lake.live import LiveLake
 from tests.unit.lake.conftest import page_record
@@ -41,12 +34,12 @@ def archives(lake, data: bytes) -> list[Any]:
     known = (hourly.path, hourly.identifier, hourly.version, None, "enwiki", 0)
     return [
         hourly,
-        replace(hourly, dataset=ENTITY_CHANGES),
+        replace(hourly, dataset=datasets.ENTITY_CHANGES),
         *(
             Archive(*known, snapshot_id="s", snapshot_version="1" * 32, exported_at=lake.hour, dataset=dataset)
-            for dataset in (SNAPSHOT_ARTICLES, STRUCTURED_ARTICLES, SNAPSHOT_ENTITIES)
+            for dataset in (datasets.SNAPSHOT_ARTICLES, datasets.STRUCTURED_ARTICLES, datasets.SNAPSHOT_ENTITIES)
         ),
-        Archive(*known, source_at=lake.hour, dataset=LOOKUPS),
+        Archive(*known, source_at=lake.hour, dataset=datasets.LOOKUPS),
     ]
 
 
@@ -103,7 +96,9 @@ def test_an_event_of_the_stream_is_compared_with_the_clock(lake):
     lines = lake.lines(*events, record(3, {"identifier": "e3", "date_published": FAR, "partition": 1, "offset": 3}))
     for behind, kept in ((timedelta(0), 3), (timedelta(hours=23), 3), (timedelta(days=2), 0)):
         inside = lake.elsewhere(f"behind {behind}").layout
-        step = LiveLake(inside, "live_changes", ARTICLE_CHANGES.table).add([lines], lake.hour - behind, always=True)
+        step = LiveLake(inside, "live_changes", datasets.ARTICLE_CHANGES.table).add(
+            [lines], lake.hour - behind, always=True
+        )
         assert step is not None
         assert (step.row_count, step.reject_count) == (kept, 4 - kept)
         assert max(step.published_at.values(), default=lake.hour) == lake.hour

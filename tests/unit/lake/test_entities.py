@@ -65,22 +65,6 @@ def test_real_entities_come_back_as_they_went_in(how):
     assert {drift.path for drift in rows.drift} == {"version.comment"}
 
 
-def test_maps_and_statements_are_kept_as_they_are_written(how):
-    texts = {
-        "labels": '{ "en" : "Ad\\u0061ms",\t"ja":"ダグラス" }',
-        "descriptions": "[]",
-        "aliases": '{"en":["D. N. A."]}',
-        "statements": '{"P569":[{"value":{"content_data":{"Time":"+1952-03-11T00:00:00Z","calendarmodel":1e0}}}]}',
-        "sitelinks": "null",
-    }
-    entity = ",".join(f'"{name}":{text}' for name, text in texts.items())
-    (row,) = read(f'{START},"entity":{{"type":"item",{entity},"lexicalCategory":"Q1"}},"novel":[1]}}').batch.to_pylist()
-    found = {name: row[f"{name}_json"] for name in texts}
-    assert found == {**texts, "sitelinks": None}
-    assert json.loads(row["extra"]) == {"entity": {"lexicalCategory": "Q1"}, "novel": [1]}
-    assert (row["entity_id"], row["entity_type"], row["change_type"]) == ("Q42", "item", "update")
-
-
 def test_a_delete_has_no_entity_and_a_statement_with_a_key_twice_is_rejected(how):
     gone = f'{START},"event":{{"type":"delete","date_published":"2026-11-19T05:10:12Z"}}}}'
     twice = f'{START},"entity":{{"statements":{{"P1":[],"P1":[]}}}}}}'

@@ -206,9 +206,6 @@ def test_a_sparse_member_is_refused(lake, before):
     assert "stored as a sparse file" in refusal(lake, before + member("a.ndjson", b"1\n0\n512\n", kind) + END)
 
 
-# --- What follows the end -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("zeros", [1, 2, 41])
 @pytest.mark.parametrize("apart", [False, True], ids=["one gzip", "two gzips"])
 def test_members_behind_zeros_are_read_and_told_of(lake, rows, zeros, apart):

@@ -61,8 +61,6 @@ def verdicts(block: bytes, monkeypatch: pytest.MonkeyPatch, **options) -> None:
         assert fast.rejects.to_pylist() == pure.rejects.to_pylist()
 
 
-# --- Records of every kind ------------------------------------------------------------------------------------------
-
 TEXTS = [
     "", "plain", "é", "Русский текст " * 3, "日本語" * 20, "🐿 and 𝄞", 'quote " and \\ and / and \b\f\n\r\t',
     "\x00\x01\x1f\x7f", "\u2028<&>\u2029", "x" * 31 + '"' + "y" * 33, "\ufeff\uffff\U0010ffff",
@@ -271,8 +269,6 @@ def with_value(lake, text: str) -> list[bytes]:
         lines += [line.replace('"HERE"', one).encode() for one in (text, f"[{text}]")]
     return lines
 
-
-# --- Tables of other kinds ------------------------------------------------------------------------------------------
 
 TEXT, INT, BOOL, DOUBLE = pa.string(), pa.int64(), pa.bool_(), pa.float64()
 

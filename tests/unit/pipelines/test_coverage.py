@@ -84,9 +84,6 @@ def drawn(places, width, **more):
     return capture.get()
 
 
-# --- cells -----------------------------------------------------------------------------------------------------------
-
-
 def test_each_hour_has_a_cell_and_what_has_no_row_is_unknown_or_outside(survey):
     (place,) = survey(hours=10, enwiki="lrea lm  ")
     states = [cell.state for cell in place.cells]
@@ -124,9 +121,6 @@ def test_projects_without_a_snapshot_are_one_sentence(survey, publish):
 def test_older_gaps_are_counted_from_the_first_loaded_hour_on(survey):
     (place,) = survey(hours=4, enwiki="p a mlmplll ll")
     assert (place.older_gap_count, place.older_gap_at) == (2, NEWEST - timedelta(hours=7))
-
-
-# --- gaps ------------------------------------------------------------------------------------------------------------
 
 
 GAPS = [
@@ -207,9 +201,6 @@ def test_one_command_brings_in_all_that_is_still_kept(survey):
     assert coverage.remedy(coverage.gaps(survey(enwiki="ppll"), NOW)) is None
 
 
-# --- the map ---------------------------------------------------------------------------------------------------------
-
-
 def test_map_says_everything_without_colours(survey):
     places = survey(
         enwiki=" " * 3 + "l" * 40 + "eampn", simplewiki="r" * 47 + " ", scope=(("enwiki", 0), ("simplewiki", 0))
@@ -252,9 +243,6 @@ def test_map_is_coloured_on_a_terminal_and_brighter_where_more_happened():
     assert [letter for _, letter in styles] == list("LLLM")
     assert len({style for style, _ in styles}) == 4
     assert styles[2] in re.findall(r"\x1b\[([\d;]+)m([LM])\x1b\[0m", shown.splitlines()[-1])  # the legend's
-
-
-# --- the whole status ------------------------------------------------------------------------------------------------
 
 
 def test_status_as_json_holds_every_hour_and_gap(publish, tmp_path):

@@ -131,9 +131,6 @@ def test_a_setting_that_can_be_neither_is_refused_and_none_is_shown(text):
     assert KEY not in read.model_dump_json()
 
 
-# --- the sensor ------------------------------------------------------------------------------------------------------
-
-
 def fail(instance, sentence, **tags):
     """A run of a step that fails as ours do; returns its identifier."""
 

@@ -32,9 +32,6 @@ ONE = timedelta(hours=1)
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
-# --- hours ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("lag", range(6))
 def test_hours_are_counted_from_the_newest_that_is_published(client, clock, lag):
     """The service has the list of HOUR and of no other."""
@@ -50,9 +47,6 @@ def test_a_service_that_lags_by_more_is_not_searched_for_ever(client, clock, fak
     with pytest.raises(NotPublishedYet):
         runs.newest_hours(client, 3, clock(), ARTICLE_CHANGES)
     assert len(fake.api.seen("/v2/batches/*")) == 6
-
-
-# --- reference lists --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("table", [table.name for table in REFERENCE_TABLES])
@@ -77,9 +71,6 @@ def test_reference_lists_are_due_when_one_is_absent_or_a_day_old(tmp_path, table
     assert timedelta(hours=12) < pending.REFERENCE_AGE < timedelta(days=8)
     layout.list_archive(named(table)).unlink()
     assert pending.reference_due(layout, NOW)
-
-
-# --- snapshots --------------------------------------------------------------------------------------------------------
 
 
 def serve(fake, *places, wrong=None):
@@ -159,9 +150,6 @@ def test_a_snapshot_whose_record_is_odd_is_asked_for_by_itself_and_the_others_as
     assert pending.snapshots_to_fetch(client, settings, [SNAPSHOT_ARTICLES]) == {SNAPSHOT_ARTICLES: wanted}
     serve(fake, ("enwiki", 0), ("frwiki", 0), ("dewiki", 0), wrong={"version": "7"})
     assert pending.snapshots_to_fetch(client, settings, [SNAPSHOT_ARTICLES]) == {SNAPSHOT_ARTICLES: wanted[::-1]}
-
-
-# --- jobs -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

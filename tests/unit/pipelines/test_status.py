@@ -18,6 +18,7 @@ from resources.tables import ARTICLE_CHANGES, NO_SNAPSHOT, HourState
 from resources.warehouse import HourStatus
 from resources.warehouse.database.connect import Connector
 from tests.local_cluster import free_port
+from tests.unit.lake.poisoned import event, line_of
 from tests.unit.pipelines.conftest import Mirror
 from tests.unit.warehouse.conftest import START
 
@@ -159,10 +160,8 @@ def test_how_far_the_stream_is_kept(mirror):
     lake.begin(mirror.lake.hour(4), mirror.lake.hour(4))
     run = Run(mirror.lake.hour(4), mirror.lake.hour(4) + timedelta(seconds=100), 10, 3)
     newest = mirror.lake.hour(5) - timedelta(seconds=5)
-    event = {"identifier": "e", "type": "update", "date_published": newest.isoformat(), "partition": 7, "offset": 41}
-    line = {"name": "A", "identifier": 1, "version": {"identifier": 2}, "namespace": {"identifier": 0}, "event": event}
-    line |= {"is_part_of": {"identifier": "enwiki"}, "date_modified": newest.isoformat()}
-    lake.add([json.dumps(line).encode() + b"\n"], newest, run=run)
+    record = event(7, 41, "e", newest)
+    lake.add([line_of(record) + b"\n"], newest, run=run)
     with files.held(mirror.data / "state" / "stream.lock", wait_seconds=0):
         running = mirror.status(4)
     assert dict(running.facts)["stream"] == (
@@ -188,7 +187,6 @@ def test_how_far_the_stream_is_kept(mirror):
         assert report.stream["is_running"] is False
     # the view of the published file neither
     ahead = datetime.now(UTC) + timedelta(days=9)
-    event["date_published"], event["offset"] = ahead.isoformat(), 42
-    assert lake.add([json.dumps(line).encode() + b"\n"], ahead) is not None
+    assert lake.add([line_of(event(7, 42, "e", ahead)) + b"\n"], ahead) is not None
     mirror.publish()
     assert mirror.warehouse.sql("SELECT partition, lag_seconds FROM stream_state").rows == [(7, 0.0)]

@@ -5,10 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from resources.datasets import LISTS, SNAPSHOT_ARTICLES
-from resources.lake import Archive, ConversionError, convert, convert_list, digest_of
+from resources.lake import Archive, ConversionError, convert, convert_list, digest_of, find_conversion
 from resources.lake.encoded_blocks import encode_block
 from resources.tables import ARTICLE_CHANGES, REJECTED_LINES, version_of
 
@@ -121,3 +122,43 @@ def test_rows_that_do_not_add_up_are_never_landed(lake, monkeypatch):
     with pytest.raises(ConversionError, match="5 lines, but produced 1 rows and 0 rejects"):
         lake.convert(lake.record(1))
     assert not [path for path in lake.layout.lake.glob("**/*") if path.is_file()]
+
+
+VERSION = "0123456789abcdef0123456789abcdef"
+
+
+def test_rows_and_rejects_of_a_snapshot(lake, rows, how):
+    plain = lake.record(2)
+    plain.pop("event")
+    hourly = lake.archive(lake.lines(lake.record(1), plain, b"bad", lake.record(3, mood="calm")))
+    archive = replace(
+        hourly,
+        identifier="enwiki_namespace_0_chunk_3",
+        batch_hour=None,
+        snapshot_id="enwiki_namespace_0",
+        snapshot_version=VERSION,
+        dataset=SNAPSHOT_ARTICLES,
+    )
+    made = convert(archive, lake.layout)
+    assert made.path == (
+        lake.layout.lake
+        / "snapshot_articles/enwiki_namespace_0/01234567"
+        / f"enwiki_namespace_0_chunk_3.{made.digest[:8]}.parquet"
+    )
+    assert made.rejects_path == (
+        lake.layout.lake / f"rejects/enwiki_namespace_0/01234567/enwiki_namespace_0_chunk_3.{made.digest[:8]}.parquet"
+    )
+    assert pq.read_schema(made.path).equals(SNAPSHOT_ARTICLES.table.schema)
+    assert pq.read_schema(made.rejects_path).equals(REJECTED_LINES.schema)
+    found = rows(made.path)
+    assert {(row["snapshot_id"], row["snapshot_version"]) for row in found} == {("enwiki_namespace_0", VERSION)}
+    assert [(row["name"], row["change_type"], row["extra"]) for row in found] == [
+        ("Page 1", "update", None),
+        ("Page 2", "update", None),
+        ("Page 3", "update", '{"mood":"calm"}'),
+    ]
+    assert found[1]["event_at"] == found[1]["modified_at"]
+    (reject,) = rows(made.rejects_path)
+    assert (reject["batch_hour"], reject["line_number"], reject["raw"]) == (None, 3, b"bad")
+    assert find_conversion(archive, lake.layout) == replace(made, converted=False, seconds=0.0)
+    assert digest_of(replace(archive, snapshot_version="f" * 32)) != made.digest

@@ -7,26 +7,14 @@ import pytest
 from pipelines.report.status import collect
 from resources import datasets
 from resources.settings import Settings
-from tests.builds import OpenWarehouse, close_all, drop_all, lay
+from tests.builds import OpenWarehouse, close_all, lay
 from tests.unit.assets.conftest import _history, bench, instance
 from tests.unit.enterprise.conftest import client, clock, fake, make_client
-from tests.unit.warehouse.conftest import Clock, Lake
+from tests.unit.warehouse.conftest import Clock, Lake, _closed, _dropped
 
-__all__ = ["_history", "bench", "client", "clock", "fake", "instance", "make_client"]
+__all__ = ["_closed", "_dropped", "_history", "bench", "client", "clock", "fake", "instance", "make_client"]
 
 ONE = timedelta(hours=1)
-
-
-@pytest.fixture(autouse=True)
-def _dropped(tmp_path):
-    yield
-    drop_all(tmp_path)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _closed():
-    yield
-    close_all()
 
 
 class Mirror:

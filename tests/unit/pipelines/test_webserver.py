@@ -35,16 +35,22 @@ def messages(method="GET", target="/", *headers, kind="http", hosts=PUBLIC, own=
         "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in pairs],
         "extensions": {"websocket.http.response": {}},
     } | ({"method": method} if kind == "http" else {})
-    sent = []
 
     async def server(_scope, _receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": own})
         await send({"type": "http.response.body", "body": b"reached"})
 
+    return sent_by(guarded(server, hosts), scope)
+
+
+def sent_by(app, scope):
+    """The messages that an application sends."""
+    sent = []
+
     async def send(message):
         sent.append(message)
 
-    asyncio.run(guarded(server, hosts)(scope, None, send))
+    asyncio.run(app(scope, None, send))
     return sent
 
 
@@ -211,15 +217,11 @@ def test_a_host_that_cannot_be_one_is_a_clear_error(text):
 
 def report_of(page, method="GET", path="/report"):
     """The status and the text of the answer for the report; None: the server itself was asked."""
-    sent = []
 
-    async def server(*_):
-        sent.append(None)
+    async def server(_scope, _receive, send):
+        await send(None)
 
-    async def send(message):
-        sent.append(message)
-
-    asyncio.run(with_report(server, page)({"type": "http", "method": method, "path": path, "headers": []}, None, send))
+    sent = sent_by(with_report(server, page), {"type": "http", "method": method, "path": path, "headers": []})
     return None if sent == [None] else (sent[0]["status"], sent[1]["body"].decode())
 
 

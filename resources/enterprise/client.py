@@ -195,7 +195,19 @@ class Hours(Section):
         try:
             return self._api.listing(path, list_of(models.Batch), f"list the {dataset.endpoint} for {spoken(hour)}")
         except errors.NotFound:
-            raise absent(hour, self._api.clock) from None
+            clock = self._api.clock
+            if clock.ahead and clock.now() < hour:
+                raise errors.ClockError(
+                    f"According to the service's clock, {spoken(hour)} has not begun: {clock.problem}. Nothing was "
+                    "changed. Correct this machine's clock (time synchronization), and try again.",
+                    status=404,
+                ) from None
+            raise passed(hour, clock) or errors.NotPublishedYet(
+                f"{clock.remark}The service has not published {spoken(hour)} yet: the batch listing appears when all "
+                "exports are finished, a few minutes after the hour ends. Nothing was changed. Try again later; the "
+                "service retains the hour for two days.",
+                status=404,
+            ) from None
 
     def record(self, hour: datetime, identifier: str, dataset: Dataset = ARTICLE_CHANGES) -> models.Batch:
         """Read one record from an hourly listing (`GET /v2/batches/{date}/{hour}/{identifier}`). See `listing`.
@@ -250,21 +262,5 @@ def passed(hour: datetime, clock: ServiceClock) -> errors.RetentionPassed | None
     return errors.RetentionPassed(
         f"{clock.remark}The service no longer has {spoken(hour)}, because it retains each hour for two days. Earlier "
         "downloads are kept. This hour can be loaded only from an existing archive. Later hours are not affected.",
-        status=404,
-    )
-
-
-def absent(hour: datetime, clock: ServiceClock) -> errors.EnterpriseError:
-    """Return the error for an hour that has no listing."""
-    if clock.ahead and clock.now() < hour:
-        return errors.ClockError(
-            f"According to the service's clock, {spoken(hour)} has not begun: {clock.problem}. Nothing was changed. "
-            "Correct this machine's clock (time synchronization), and try again.",
-            status=404,
-        )
-    return passed(hour, clock) or errors.NotPublishedYet(
-        f"{clock.remark}The service has not published {spoken(hour)} yet: the batch listing appears when all exports "
-        "are finished, a few minutes after the hour ends. Nothing was changed. Try again later; the service "
-        "retains the hour for two days.",
         status=404,
     )

@@ -16,7 +16,7 @@ _HIDDEN = "[hidden]"
 # run of characters.
 _JWT = re.compile(r"(?<![\w-])[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}")
 _BEARER = re.compile(r"(?i)\b(bearer\s+)[^\s\"'<>,;]+")
-_RUN = re.compile(r"[^\s\"'<>]+")
+_URL_QUERY = re.compile(r"(://(?:(?!://)[^\s\"'<>?])*)\?[^\s\"'<>]*")
 _ANY_QUERY = re.compile(r"\?[^\s\"'<>)]+")
 
 #: Minimum length of a secret. Shorter values could occur in ordinary text.
@@ -42,12 +42,7 @@ class Redactor:
 
 def without_queries(text: str) -> str:
     """Remove the query strings from all URLs in a text, because a signed URL's query string grants access."""
-    return _RUN.sub(_without_query, text)
-
-
-def _without_query(run: re.Match[str]) -> str:
-    address, mark, _ = run[0].partition("?")
-    return f"{address}?{_HIDDEN}" if mark and "://" in address else run[0]
+    return _URL_QUERY.sub(rf"\1?{_HIDDEN}", text)
 
 
 def without_any_query(text: str) -> str:

@@ -124,18 +124,16 @@ def sorted_out(found: Sequence[RecordT | OddRecord]) -> tuple[tuple[RecordT, ...
 
     If an identifier is listed twice, the most recent export is used.
     """
-    odd = [
-        replace(one, name=one.name or f"record {number:,}")
-        for number, one in enumerate(found, 1)
-        if isinstance(one, OddRecord)
-    ]
+    odd: list[OddRecord] = []
     files: dict[Any, Any] = {}
-    for number, one in enumerate(found):
-        if isinstance(one, ArchiveRecord):
+    for number, one in enumerate(found, 1):
+        if isinstance(one, OddRecord):
+            odd.append(replace(one, name=one.name or f"record {number:,}"))
+        elif isinstance(one, ArchiveRecord):
             known = files.setdefault(one.identifier, one)
             if (one.date_modified or _LONG_AGO) > (known.date_modified or _LONG_AGO):
                 files[one.identifier] = one
-        elif not isinstance(one, OddRecord):
+        else:
             files[number] = one
     return tuple(files.values()), tuple(odd)
 

@@ -186,19 +186,13 @@ class User(Record):
     def quotas(self) -> dict[str, Quota]:
         """Counters by product: `ondemand`, `snapshot`, `chunk`, and any other counter of the same form."""
         fields = self.model_dump()
+        counts = {name: value for name, value in fields.items() if isinstance(value, int) and 0 <= value < 2**53}
         found: dict[str, Quota] = {}
-        for name, used in fields.items():
-            product = name.removesuffix("_requests_count")
-            if product == name:
-                continue
-            limit = fields.get(f"{product}_limit")
-            if (isinstance(used, int) or isinstance(limit, int)) and product.isidentifier():
-                found[product] = Quota(_count(used) or 0, _count(limit))
+        for product in (name.removesuffix("_requests_count") for name in fields if name.endswith("_requests_count")):
+            used, limit = counts.get(f"{product}_requests_count"), counts.get(f"{product}_limit")
+            if product.isidentifier() and (used, limit) != (None, None):
+                found[product] = Quota(used or 0, limit)
         return found
-
-
-def _count(found: object) -> int | None:
-    return found if isinstance(found, int) and 0 <= found < 2**53 else None
 
 
 def _is_text(value: object) -> object:

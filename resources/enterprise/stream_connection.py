@@ -178,7 +178,7 @@ class Connection(threading.Thread):
         self.failing_since: float | None = None
         self.failure: errors.EnterpriseError | None = None
         self._pieces, self._inbox, self.records = pieces, inbox, Records(longest)
-        self._deadline: Deadline | None = None
+        self._deadline = Deadline(_SILENT_LONGEST)
         self._ended = threading.Event()
         self._silence = _SILENT_SECONDS
         self._retry, self._wait = retry, retry.first_wait
@@ -208,7 +208,7 @@ class Connection(threading.Thread):
 
     def stop(self) -> None:
         self._ended.set()
-        self._cut()
+        self._deadline.cancel()
 
     def is_failing(self, now: float) -> bool:
         """Return whether the connection has failed and no data has arrived since. Silence alone is not a failure."""
@@ -217,7 +217,7 @@ class Connection(threading.Thread):
     def read_again(self) -> None:
         """Reopen the connection and request events by time, because the service's offsets may have changed."""
         self._by_moment = True
-        self._cut()
+        self._deadline.cancel()
 
     def look(self, now: float, others_heard_at: float) -> None:
         """Reopen the connection if only other connections are receiving data. The service sends no heartbeat."""
@@ -227,11 +227,7 @@ class Connection(threading.Thread):
                 "Stream connection %s received no data for %.0f s while others did. It is reopened.", self.name, silent
             )
             self._silence = min(2 * self._silence, _SILENT_LONGEST)
-            self._cut()
-
-    def _cut(self) -> None:
-        if (deadline := self._deadline) is not None:
-            deadline.cancel()
+            self._deadline.cancel()
 
     def _pause(self, seconds: float) -> None:
         self._is_waiting = True

@@ -84,7 +84,8 @@ class StoredObject:
     def open(self, headers: dict[str, str], deadline: Deadline) -> requests.Response:
         """Open the object, with a new signed URL if necessary."""
         while True:
-            address = self._signed_url()
+            with self._lock:
+                address = self._address = self._address or self._new_address()
             response = self.transport.open(address, headers, doing=self.doing, deadline=deadline)
             status = response.status_code
             if status in {200, 206, 416}:
@@ -115,25 +116,23 @@ class StoredObject:
                 raise ChangedError(self.largest)
             self.size, self.etag, self._refusals = size, etag or self.etag, 0
 
-    def _signed_url(self) -> str:
-        with self._lock:
-            if self._address is None:
-                if self._refusals > 1:
-                    raise errors.ServiceUnavailable(
-                        f"The object store rejected two new signed URLs for {self.name} ({self._status}). {self.kept} "
-                        "The archive may have been removed, or a proxy may have modified the request. Try again later.",
-                        status=self._status,
-                    )
-                limit = self.transport.limits.signed_urls
-                if self._asked >= limit:
-                    raise errors.ServiceUnavailable(
-                        f"{self.name} required more than {limit} signed URLs, and each might use quota. {self.kept} "
-                        "The connection is unstable: try again later."
-                    )
-                self._asked += 1
-                self._address, count = self._resolve()
-                self.unit_count += count
-            return self._address
+    def _new_address(self) -> str:
+        if self._refusals > 1:
+            raise errors.ServiceUnavailable(
+                f"The object store rejected two new signed URLs for {self.name} ({self._status}). {self.kept} The "
+                "archive may have been removed, or a proxy may have modified the request. Try again later.",
+                status=self._status,
+            )
+        limit = self.transport.limits.signed_urls
+        if self._asked >= limit:
+            raise errors.ServiceUnavailable(
+                f"{self.name} required more than {limit} signed URLs, and each might use quota. {self.kept} The "
+                "connection is unstable: try again later."
+            )
+        self._asked += 1
+        address, count = self._resolve()
+        self.unit_count += count
+        return address
 
 
 class ObjectReader:

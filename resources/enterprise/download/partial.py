@@ -73,7 +73,6 @@ class Part(Segment):
 
         A partial file that has no bytes at the end is deleted.
         """
-        target.parent.mkdir(parents=True, exist_ok=True)
         path = cls.path_of(target)
         with files.held(path, wait_seconds=wait_seconds) as descriptor:
             part = cls(path, descriptor)

@@ -25,9 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import requests
 import urllib3
 from requests.adapters import HTTPAdapter
-from urllib3 import ProxyManager
 from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from resources import files
 from resources.enterprise import errors
@@ -95,48 +93,29 @@ class _SecureConnection(_Connection, HTTPSConnection):
     """A connection over TLS. The peer is checked before the handshake."""
 
 
-class _Pool(HTTPConnectionPool):
-    ConnectionCls = _Connection
-
-
-class _SecurePool(HTTPSConnectionPool):
-    ConnectionCls = _SecureConnection
-
-
-_POOLS: Final = {"http": _Pool, "https": _SecurePool}
-
-
 class Adapter(HTTPAdapter):
     """Opens connections whose responses are read under a deadline."""
 
-    def init_poolmanager(self, *args: Any, **options: Any) -> None:
-        super().init_poolmanager(*args, **options)
-        self.poolmanager.pool_classes_by_scheme = _POOLS
-
-    def proxy_manager_for(self, *args: Any, **options: Any) -> ProxyManager:
-        manager: ProxyManager = super().proxy_manager_for(*args, **options)
-        manager.pool_classes_by_scheme = _POOLS
-        return manager
+    def get_connection_with_tls_context(self, *args: Any, **options: Any) -> Any:
+        pool: Any = super().get_connection_with_tls_context(*args, **options)
+        pool.ConnectionCls = _SecureConnection if pool.scheme == "https" else _Connection
+        return pool
 
 
 _LONGEST_LINE: Final = 1_000
 
 
-class _QueriesHidden(logging.Filter):
-    def filter(self, record: logging.LogRecord) -> bool:
-        record.msg = legible(without_any_query(record.getMessage()), _LONGEST_LINE)
-        record.args = ()
-        record.exc_info = record.exc_text = None  # the traceback repeats the message with the URL
-        return True
-
-
-_FILTER = _QueriesHidden()
+def _hide_queries(record: logging.LogRecord) -> bool:
+    record.msg = legible(without_any_query(record.getMessage()), _LONGEST_LINE)
+    record.args = ()
+    record.exc_info = record.exc_text = None  # the traceback repeats the message with the URL
+    return True
 
 
 def hide_queries_in_http_log() -> None:
     """Remove query strings, which can grant access, from the HTTP library's log. This function is idempotent."""
     for name in ("urllib3.connection", "urllib3.connectionpool"):
-        logging.getLogger(name).addFilter(_FILTER)
+        logging.getLogger(name).addFilter(_hide_queries)
 
 
 _C = TypeVar("_C")

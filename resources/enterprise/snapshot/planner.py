@@ -210,12 +210,11 @@ class Snapshots(Section):
         except errors.NotFound:
             return [f"{plan.identifier} or its chunk list no longer exists"]
         pinned = {file.identifier: file.record for file in plan.files}
-        gone = [f"{name} no longer exists" for name in pinned if name not in now]
-        new = [f"{name} is new" for name in sorted(now.keys() - pinned)]
-        other = [
-            version_change(one, now[name]) for name, one in pinned.items() if now.get(name, one.version) != one.version
+        return [
+            *(f"{name} no longer exists" for name in pinned if name not in now),
+            *(f"{name} is new" for name in sorted(now.keys() - pinned)),
+            *(version_change(one, now[n]) for n, one in pinned.items() if now.get(n, one.version) != one.version),
         ]
-        return gone + new + other
 
     def _stale(self, plan: SnapshotPlan, replaced: ReplacedError) -> errors.StaleSnapshot:
         changes = replaced.args

@@ -25,7 +25,6 @@ from resources.enterprise.listing import Listing as Listing
 from resources.enterprise.models import record_model as record_model
 from resources.enterprise.query import Filter as Filter
 from resources.enterprise.query import Query as Query
-from resources.enterprise.snapshot.plan import Disk as Disk
 from resources.enterprise.snapshot.plan import FetchOptions as FetchOptions
 from resources.enterprise.snapshot.plan import SnapshotOptions as SnapshotOptions
 from resources.enterprise.snapshot.plan import SnapshotPlan as SnapshotPlan

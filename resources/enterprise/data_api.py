@@ -269,13 +269,8 @@ class Lists(Section):
 
     def land(self, listing: Listing[Any], target: StrPath) -> Sidecar:
         """Store a list's original bytes and a sidecar. An existing file is replaced atomically."""
-        sidecar = Sidecar(
-            identifier=listing.url_path.removeprefix("/v2/"),
-            version=files.new_md5(listing.raw).hexdigest(),
-            size_bytes=len(listing.raw),
-            url_path=listing.url_path,
-            fetched_at=listing.fetched_at,
-        )
+        name, version = listing.url_path.removeprefix("/v2/"), files.new_md5(listing.raw).hexdigest()
+        sidecar = Sidecar(name, version, len(listing.raw), listing.url_path, listing.fetched_at)
         sidecar.write(target)
         files.write(Path(target), listing.raw)
         return sidecar

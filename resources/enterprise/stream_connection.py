@@ -14,18 +14,11 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from resources.enterprise import errors
-from resources.enterprise.errors import UnexpectedAnswer
 from resources.enterprise.http.bounds import Deadline, RetryPolicy
 from resources.errors import clause
 
 #: Multiple of the maximum record length above which a line is treated as endless.
 _NO_END: Final = 16
-
-
-class EndlessRecord(UnexpectedAnswer):
-    """A record never ends, so its connection is reopened. Other connections are not affected."""
-
-    retryable = True
 
 
 class Records:
@@ -47,15 +40,8 @@ class Records:
     def feed(self, piece: bytes) -> bytes:
         """Add a block and return the completed records, one per line, without blank keep-alive lines.
 
-        Raises EndlessRecord for a line that is many times longer than the maximum.
+        Raises ServiceUnavailable for a line that is many times longer than the maximum.
         """
-        whole = self._lines(piece)
-        if b"\r" in whole or b"\n\n" in whole or whole.startswith(b"\n"):
-            # not `splitlines`, because a carriage return between two JSON values is whitespace
-            return b"".join(line.removesuffix(b"\r") + b"\n" for line in whole.split(b"\n") if line.strip())
-        return whole
-
-    def _lines(self, piece: bytes) -> bytes:
         end = piece.rfind(b"\n") + 1
         whole = b""
         if end:
@@ -81,10 +67,13 @@ class Records:
             else:
                 self._begun = io.BytesIO()
             if self.size > _NO_END * self._longest:
-                raise EndlessRecord(
+                raise errors.ServiceUnavailable(  # only this connection is reopened
                     f"A stream record has not ended after {_NO_END * self._longest:,} bytes. Stored events are kept. "
                     "Check the configured stream address, and any proxy between this machine and the service."
                 )
+        if b"\r" in whole or b"\n\n" in whole or whole.startswith(b"\n"):
+            # not `splitlines`, because a carriage return between two JSON values is whitespace
+            return b"".join(line.removesuffix(b"\r") + b"\n" for line in whole.split(b"\n") if line.strip())
         return whole
 
 

@@ -265,8 +265,7 @@ class Authenticator:
                     _log.info("Logging in again: %s", error)
                     why = "The refresh token was refused (expired, revoked or used up)"
                 else:
-                    refreshed = tokens.refreshed(grant.access_token, self._clock(), grant.expires_in)
-                    self._store.write(refreshed)
+                    refreshed = self._keep(grant, tokens)
                     _log.info(
                         "Refreshed the token of %s (use %d of %d).", username, refreshed.refresh_count, REFRESH_USES
                     )
@@ -296,15 +295,16 @@ class Authenticator:
             "Nothing was fetched. Existing data is kept. Log in once on the vendor's dashboard."
         )
 
-    def _keep(self, grant: Grant) -> Tokens:
+    def _keep(self, grant: Grant, old: Tokens | None = None) -> Tokens:
+        """Store the tokens from a login, or from a refresh of the old tokens."""
         now = self._clock()
-        tokens = Tokens(
-            access_token=grant.access_token,
-            access_obtained_at=now,
-            access_expires_at=now + timedelta(seconds=grant.expires_in),
-            refresh_token=grant.refresh_token or "",
-            refresh_obtained_at=now,
-        )
+        expires_at = now + timedelta(seconds=grant.expires_in)
+        access = {"access_token": grant.access_token, "access_obtained_at": now, "access_expires_at": expires_at}
+        if old is not None:
+            tokens = old.model_copy(update=access | {"refresh_count": old.refresh_count + 1})
+        else:
+            refresh = {"refresh_token": grant.refresh_token, "refresh_obtained_at": now}
+            tokens = Tokens.model_validate(access | refresh)
         self._store.write(tokens)
         return tokens
 

@@ -75,10 +75,6 @@ class Tokens(BaseModel):
         life = self.access_expires_at - self.access_obtained_at
         return self.is_valid(now + min(MARGIN, life / _MARGIN_SHARE))
 
-    def refreshed(self, access_token: str, now: datetime, seconds: float) -> Tokens:
-        access = {"access_obtained_at": now, "access_expires_at": now + timedelta(seconds=seconds)}
-        return self.model_copy(update=access | {"access_token": access_token, "refresh_count": self.refresh_count + 1})
-
 
 @dataclass(frozen=True)
 class TokenStatus:

@@ -97,13 +97,10 @@ class SnapshotSet(BaseModel):
     files: tuple[SetFile, ...]
 
 
-_SET: Final = TypeAdapter(SnapshotSet)
-
-
 def read_set(path: files.StrPath) -> SnapshotSet:
     """Return the set that a manifest describes. Raises FileNotFoundError, or IntegrityError for a damaged manifest."""
     try:
-        return files.read_json(Path(path), _SET)
+        return files.read_json(Path(path), TypeAdapter(SnapshotSet))
     except files.UnusableFileError as error:
         raise errors.IntegrityError(
             f"{path} is not a snapshot manifest ({error.what.rstrip('.')}). Nothing was changed. Remove the file, and "

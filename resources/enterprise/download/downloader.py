@@ -12,7 +12,7 @@ import shutil
 import threading
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from resources import files
@@ -60,6 +60,7 @@ class ReplacedError(Exception):
     """The service has replaced files whose versions were pinned. Each argument describes a difference."""
 
 
+@dataclass(eq=False)
 class Transfer:
     """The download of an archive, as described by its record. The record changes if the service replaces the archive.
 
@@ -67,23 +68,17 @@ class Transfer:
     is True, newer versions are not requested.
     """
 
-    def __init__(
-        self,
-        transport: Transport,
-        record: ArchiveRecord,
-        url_path: str,
-        resolve: Callable[[], tuple[str, int]],
-        read_again: Callable[[], ArchiveRecord],
-        *,
-        pinned: bool = False,
-    ) -> None:
-        self.record = record
-        self._transport, self._limits, self._url_path = transport, transport.limits, url_path
-        self._resolve, self._read_again, self._is_pinned = resolve, read_again, pinned
-        self._units = self._reported = 0
-        self._resumed: int | None = None
-        self._largest: int | None = None
-        self._lock = threading.Lock()
+    transport: Transport
+    record: ArchiveRecord
+    url_path: str
+    resolve: Callable[[], tuple[str, int]]
+    read_again: Callable[[], ArchiveRecord]
+    pinned: bool = False
+    _units: int = 0
+    _reported: int = 0
+    _resumed: int | None = None
+    _largest: int | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def fetch(self, target: Path, progress: Progress | None = None) -> Download:
         """Download the archive to `target` and write its sidecar, unless the file exists. Call this method only once.
@@ -129,7 +124,7 @@ class Transfer:
         """
         record, digest = self.record, files.new_md5()
         try:
-            for piece in ObjectReader(StoredObject(record, self._resolve, self._transport)).pieces():
+            for piece in ObjectReader(StoredObject(record, self.resolve, self.transport)).pieces():
                 if piece:
                     digest.update(piece)
                     yield piece
@@ -149,7 +144,7 @@ class Transfer:
         """Make one download attempt. If the bytes are wrong, return None and prepare the next attempt."""
         if (present := self._present()) is not None:
             return present
-        with Part.held(self._target, wait_seconds=self._limits.wait_seconds) as part:
+        with Part.held(self._target, wait_seconds=self.transport.limits.wait_seconds) as part:
             if (present := self._present()) is not None:  # another process completed the file
                 part.clear()
                 return present
@@ -159,7 +154,7 @@ class Transfer:
             self._resumed = 0
             fresh = old
             try:
-                fresh = self._read_again()
+                fresh = self.read_again()
             finally:
                 if digest != fresh.version:
                     part.clear()  # its bytes are known to be wrong
@@ -170,7 +165,7 @@ class Transfer:
                 self._target = self._target.with_name(name)
                 if digest == fresh.version:
                     return self._land(part)
-                if self._is_pinned:
+                if self.pinned:
                     raise ReplacedError(version_change(old, fresh.version))
         return None
 
@@ -179,7 +174,7 @@ class Transfer:
         ranges = self._missing(part)
         if self._resumed is None:
             self._resumed = self._reported = part.total
-        stored = StoredObject(self.record, self._resolve, self._transport, part)
+        stored = StoredObject(self.record, self.resolve, self.transport, part)
         try:
             try:
                 self._fetch(stored, part, ranges)
@@ -202,7 +197,7 @@ class Transfer:
 
     def _missing(self, part: Part) -> list[Range]:
         """Return the ranges to fetch: several for a large file, if the disk has room for joining them."""
-        limits, size = self._limits, self.record.approximate_bytes
+        limits, size = self.transport.limits, self.record.approximate_bytes
         if size < limits.ranged_bytes:
             return [(part, None)]
         part.others = others(part.path)
@@ -260,7 +255,7 @@ class Transfer:
 
     def _check_room(self, part: Part, missing: int) -> None:
         """Raise an error if the disk has too little space for this many bytes and the reserve."""
-        free, floor = shutil.disk_usage(part.path.parent).free, self._limits.keep_free_bytes
+        free, floor = shutil.disk_usage(part.path.parent).free, self.transport.limits.keep_free_bytes
         if floor and missing + floor > free:
             raise OSError(
                 errno.ENOSPC,
@@ -287,8 +282,8 @@ class Transfer:
         return Download(self._target, name, version, size, self._resumed or 0, fetched=True, unit_count=self._units)
 
     def _write_sidecar(self, size: int) -> None:
-        now, record = self._transport.clock.local(), self.record
-        Sidecar(record.identifier, record.version, size, self._url_path, now).write(self._target)
+        now, record = self.transport.clock.local(), self.record
+        Sidecar(record.identifier, record.version, size, self.url_path, now).write(self._target)
 
 
 def version_change(record: ArchiveRecord, version: str) -> str:

@@ -149,7 +149,6 @@ current_deadline: ContextVar[Deadline | None] = ContextVar("deadline", default=N
 
 #: NAT64 prefix, whose addresses contain an IPv4 address in the last 32 bits (RFC 6052).
 _NAT64: Final = IPv6Network("64:ff9b::/96")
-PUBLIC: Final = "public"
 
 
 def network_of(address: str) -> str:
@@ -162,4 +161,4 @@ def network_of(address: str) -> str:
     if found.is_link_local:
         return "link-local"
     is_inner = found.is_multicast or (isinstance(found, IPv6Address) and found.is_site_local)
-    return PUBLIC if found.is_global and not is_inner else "private"
+    return "public" if found.is_global and not is_inner else "private"

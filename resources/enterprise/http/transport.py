@@ -23,15 +23,7 @@ from resources.enterprise import errors
 from resources.enterprise.endpoints import Service, origin
 from resources.enterprise.errors import Redactor
 from resources.enterprise.http.answers import Answer, BrokenAnswer, NoConnection, ServiceClock, read_body
-from resources.enterprise.http.bounds import (
-    PUBLIC,
-    Deadline,
-    Limits,
-    RetryPolicy,
-    TooSlowError,
-    current_deadline,
-    network_of,
-)
+from resources.enterprise.http.bounds import Deadline, Limits, RetryPolicy, TooSlowError, current_deadline, network_of
 from resources.enterprise.http.workarounds import LIBRARY_ERRORS, Adapter, hide_queries_in_http_log, reason, stems_from
 from resources.enterprise.listing import shape_problem
 from resources.formatting import legible
@@ -53,7 +45,7 @@ class Transport:
         self.service, self.retry, self.limits, self.clock = service, retry, limits, clock
         self.redactor = Redactor()
         #: Networks of the service's own hosts, to which redirects may lead as well. New connections can add networks.
-        self._networks = {PUBLIC}
+        self._networks = {"public"}
         # the service requests the operator's contact details
         about = (service.contact or "operator unknown").encode("ascii", "replace").decode()
         client = f"{_DISTRIBUTION}/{metadata.version(_DISTRIBUTION)}"

@@ -20,7 +20,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import requests
 import urllib3
@@ -33,9 +33,6 @@ from resources.enterprise.errors import Redactor, without_any_query
 from resources.enterprise.http.bounds import Deadline, TooSlowError, current_deadline
 from resources.formatting import legible
 
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
-
 
 class _Timed(io.RawIOBase):
     """File interface for a socket that enforces a deadline."""
@@ -47,7 +44,7 @@ class _Timed(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: WriteableBuffer) -> int | None:
+    def readinto(self, buffer: Any) -> int | None:
         left = self._deadline.left()
         self._socket.settimeout(left if self._timeout is None else min(left, self._timeout))
         try:

@@ -70,15 +70,6 @@ class FetchOptions(SnapshotOptions):
 
 
 @dataclass(frozen=True)
-class Disk:
-    """State of a folder: free bytes, and the sizes of complete and unfinished files by name."""
-
-    free_bytes: int
-    landed: Mapping[str, int] = field(default_factory=dict)
-    left: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class PlannedFile:
     """One planned file with a pinned version: a complete snapshot or one chunk.
 
@@ -239,12 +230,10 @@ def superseded(plan: SnapshotPlan) -> tuple[Path, ...]:
     """Return the snapshot's files in another version or form. These files can be removed once the set is confirmed."""
     kept = {file.target.name + ending for file in plan.files for ending in ("", ".json", ".part")}
     kept.add(plan.manifest.name)
-    if not plan.folder.is_dir():
-        return ()
     return tuple(
         sorted(
             path
-            for path in plan.folder.iterdir()
+            for path in plan.folder.glob("*")
             # the suffix of a range's partial file is a number
             if is_of_snapshot(path.name, plan.identifier) and not kept & {path.name, path.name.rstrip("0123456789.")}
         )
@@ -253,11 +242,11 @@ def superseded(plan: SnapshotPlan) -> tuple[Path, ...]:
 
 def plan_snapshot(
     snapshot: Snapshot,
-    chunks: Sequence[Chunk],
-    folder: Path,
+    whole_file: PlannedFile,
+    chunks: Sequence[PlannedFile],
     *,
     quotas: Mapping[str, Quota],
-    disk: Disk,
+    free_bytes: int,
     options: FetchOptions,
     dataset: Dataset,
 ) -> SnapshotPlan:
@@ -269,19 +258,15 @@ def plan_snapshot(
     agree = {chunk.identifier for chunk in chunks} == set(snapshot.chunks)
     offered = snapshot.chunks if dataset.is_chunked else ()
 
-    def way_of(form: Form, records: Sequence[Snapshot | Chunk], product: str | None) -> SnapshotPlan:
-        planned = []
-        for record in records:
-            name = name_of(record.identifier, record.version)
-            size, there = record.approximate_bytes, disk.left.get(name, 0)
-            if is_landed := name in disk.landed:
-                size = there = disk.landed[name]
-            planned.append(PlannedFile(record, folder / name, size, there, is_landed))
-        left = quotas[product].left if product is not None and product in quotas else None
-        return SnapshotPlan(dataset, snapshot, form, tuple(planned), folder, "", left, disk.free_bytes, options)
+    def way_of(form: Form, files: Sequence[PlannedFile], product: str | None) -> SnapshotPlan:
+        folder, quota = whole_file.target.parent, quotas.get(product or "")
+        left = None if quota is None else quota.left
+        return SnapshotPlan(dataset, snapshot, form, tuple(files), folder, "", left, free_bytes, options)
 
-    whole = way_of("whole", (snapshot,), dataset.quota)
-    split = way_of("chunks", sorted(chunks, key=_number), dataset.chunk_quota)
+    whole = way_of("whole", (whole_file,), dataset.quota)
+    # the service lists chunks in the order of their creation; of two numbers, the longer one is larger
+    ordered = sorted(chunks, key=lambda chunk: (len(chunk.identifier), chunk.identifier))
+    split = way_of("chunks", ordered, dataset.chunk_quota)
     if options.form == "chunks" and (not chunks or not agree):
         problem = _DIFFERENT if offered else "the service has no chunks of this snapshot"
         raise errors.InvalidRequest(
@@ -346,9 +331,3 @@ def _price(way: SnapshotPlan) -> str:
 
 def _in_form(way: SnapshotPlan) -> str:
     return "as one file" if way.form == "whole" else "in chunks"
-
-
-def _number(chunk: Snapshot | Chunk) -> tuple[int, str]:
-    """Return a chunk's number as a sort key, because the service lists chunks in the order of their creation."""
-    tail = chunk.identifier.rpartition("_")[2]
-    return (int(tail) if tail.isdecimal() else -1), chunk.identifier

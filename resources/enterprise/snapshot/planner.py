@@ -10,7 +10,7 @@ Source: the service's reference for snapshots (`/v2/snapshots`), their chunks an
 import logging
 import shutil
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,6 @@ from resources.enterprise.download.partial import Part, others
 from resources.enterprise.listing import Listing, list_of
 from resources.enterprise.models import Chunk, Snapshot
 from resources.enterprise.snapshot.plan import (
-    Disk,
     FetchOptions,
     PlannedFile,
     SnapshotPlan,
@@ -80,8 +79,16 @@ class Snapshots(Section):
                 chunks = self.chunks(identifier, dataset).records
             except errors.NotFound:  # an export is running, or the chunks were deleted; the plan reports the problem
                 _log.info("The record of %s lists chunks, but the service has no chunk list.", identifier)
-        quotas, disk = self._api.account.quotas(), look(folder, (snapshot, *chunks))
-        return plan_snapshot(snapshot, chunks, folder, quotas=quotas, disk=disk, options=options, dataset=dataset)
+        existing = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+        return plan_snapshot(
+            snapshot,
+            planned_file(folder, snapshot),
+            [planned_file(folder, chunk) for chunk in chunks],
+            quotas=self._api.account.quotas(),
+            free_bytes=shutil.disk_usage(existing).free,
+            options=options,
+            dataset=dataset,
+        )
 
     def fetch(self, plan: SnapshotPlan, file: PlannedFile, progress: Progress | None = None) -> Download:
         """Download and verify one planned file, and write its sidecar.
@@ -248,18 +255,15 @@ class Snapshots(Section):
         return self._api.record(_path(plan.dataset, plan.identifier, file.identifier), Chunk, doing)
 
 
-def look(folder: Path, records: Iterable[Snapshot | Chunk]) -> Disk:
-    """Return a folder's free space and the existing files for these records. Only sidecars are read."""
-    landed: dict[str, int] = {}
-    left: dict[str, int] = {}
-    for record in records:
-        name = name_of(record.identifier, record.version)
-        if is_landed(folder / name, record.version):
-            landed[name] = (folder / name).stat().st_size
-        elif (part := Part.path_of(folder / name)).is_file():
-            left[name] = part.stat().st_size + sum(other.length for other in others(part))
-    existing = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
-    return Disk(shutil.disk_usage(existing).free, landed, left)
+def planned_file(folder: Path, record: Snapshot | Chunk) -> PlannedFile:
+    """Return a file to fetch into a folder, and the number of its bytes that exist. Only the sidecar is read."""
+    target = folder / name_of(record.identifier, record.version)
+    if is_landed(target, record.version):
+        size = target.stat().st_size
+        return PlannedFile(record, target, size, size, is_landed=True)
+    part = Part.path_of(target)
+    there = part.stat().st_size + sum(other.length for other in others(part)) if part.is_file() else 0
+    return PlannedFile(record, target, record.approximate_bytes, there, is_landed=False)
 
 
 def _path(dataset: Dataset, identifier: str, chunk: str | int | None = None) -> str:

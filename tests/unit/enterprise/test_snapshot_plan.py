@@ -11,7 +11,8 @@ import pytest
 
 from resources.datasets import SNAPSHOT_ARTICLES
 from resources.datasets.paths import name_of
-from resources.enterprise import Disk, FetchOptions, check_together, errors, models, plan_snapshot
+from resources.enterprise import FetchOptions, check_together, errors, models, plan_snapshot
+from resources.enterprise.snapshot.plan import PlannedFile
 
 NAME = "enwiki_namespace_0"
 FOLDER = Path("/archive/snapshots")
@@ -43,12 +44,18 @@ class Offer:
             quotas["snapshot"] = models.Quota(7, 7 + snapshots)
         if chunks is not None:
             quotas["chunk"] = models.Quota(7, 7 + chunks)
+
+        def planned(record):
+            size, is_landed = record.approximate_bytes, record in landed
+            there = size if is_landed else (left or {}).get(record.identifier, 0)
+            return PlannedFile(record, FOLDER / name_of(record.identifier, record.version), size, there, is_landed)
+
         return plan_snapshot(
             self.snapshot,
-            self.chunks if listed is None else listed,
-            FOLDER,
+            planned(self.snapshot),
+            [planned(chunk) for chunk in (self.chunks if listed is None else listed)],
             quotas=quotas,
-            disk=Disk(free, {name_of(r.identifier, r.version): r.approximate_bytes for r in landed}, left or {}),
+            free_bytes=free,
             options=FetchOptions(**options | ({} if form is None else {form: True})),
             dataset=SNAPSHOT_ARTICLES,
         )
@@ -115,12 +122,10 @@ def test_what_is_there_in_the_same_version_costs_nothing(offer, form):
     assert (plan.form, plan.unit_count, plan.missing_bytes, plan.missing) == (form, 0, 0, ())
     assert "costs nothing" in plan.cost
     check_together((plan,))
-    other = offer.chunks[0].model_copy(update={"version": "0" * 32})
-    assert offer.plan(landed=[other]).unit_count == 20
 
 
 def test_an_unfinished_file_is_gone_on_with_for_another_unit(offer):
-    plan = offer.plan(left={name_of(NAME, offer.snapshot.version): 1_999_000_000}, snapshots=30, chunks=1500)
+    plan = offer.plan(left={NAME: 1_999_000_000}, snapshots=30, chunks=1500)
     assert (plan.form, plan.unit_count, plan.missing_bytes) == ("whole", 1, 1_000_000)
     assert "2.0 GB already exist as one file" in plan.reason
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from resources.datasets import SNAPSHOT_ARTICLES
-from resources.enterprise import Disk, FetchOptions, Sidecar, models, plan_snapshot, superseded
-from resources.enterprise.snapshot.planner import look
+from resources.enterprise import FetchOptions, Sidecar, models, plan_snapshot, superseded
+from resources.enterprise.snapshot.planner import planned_file
 
 NAME = "enwiki_namespace_0"
 OLD, NEW = "0" * 32, "f" * 32
@@ -29,9 +29,9 @@ def chunks():
 def plan(tmp_path, chunks):
     snapshot = record(models.Snapshot, NAME, chunks=[c.identifier for c in chunks])
     options = FetchOptions(chunks=True)
-    return plan_snapshot(
-        snapshot, chunks, tmp_path, quotas={}, disk=Disk(10**12), options=options, dataset=SNAPSHOT_ARTICLES
-    )
+    whole, *files = (planned_file(tmp_path, one) for one in (snapshot, *chunks))
+    more = {"quotas": {}, "free_bytes": 10**12, "options": options, "dataset": SNAPSHOT_ARTICLES}
+    return plan_snapshot(snapshot, whole, files, **more)
 
 
 def land(folder, name, version, size=10):
@@ -49,20 +49,24 @@ def test_a_folder_is_looked_at_without_reading_archives(tmp_path, chunks):
     leave(tmp_path, names[1], 30)
     (tmp_path / f"{names[1]}.part.100").write_bytes(b"x" * 12)
     leave(tmp_path, f"{chunks[2].identifier}.{OLD[:8]}.tar.gz", 50)  # another version
-    disk = look(tmp_path, chunks)
-    assert (disk.landed, disk.left) == ({names[0]: 10}, {names[1]: 42})
-    assert disk.free_bytes > 0
+    land(tmp_path, f"{chunks[2].identifier}.{OLD[:8]}.tar.gz", OLD)
+
+    def found():
+        return [(one.there_bytes, one.is_landed) for one in (planned_file(tmp_path, chunk) for chunk in chunks)]
+
+    assert found() == [(10, True), (42, False), (0, False)]
     (tmp_path / names[0]).write_bytes(b"x" * 9)  # cut
-    assert look(tmp_path, chunks).landed == {}
+    assert found() == [(0, False), (42, False), (0, False)]
 
 
-def test_a_folder_that_is_not_there_yet_has_the_room_of_its_disk(tmp_path, chunks, monkeypatch):
+def test_a_folder_that_is_not_there_yet_has_the_room_of_its_disk(client, fake, tmp_path, monkeypatch):
+    fake.add_snapshot(NAME, b"a", b"b")
     monkeypatch.chdir(tmp_path)
     for folder in (tmp_path / "a" / "b", Path("a") / "b"):
-        disk = look(folder, chunks)
-        assert (disk.landed, disk.left) == ({}, {})
-        assert disk.free_bytes > 0
-    assert list(tmp_path.iterdir()) == []
+        plan = client.snapshots.plan(NAME, folder)
+        assert (plan.folder, len(plan.missing)) == (folder, len(plan.files))
+        assert plan.free_bytes > 0
+    assert not (tmp_path / "a").exists()
 
 
 def test_files_of_other_versions_and_forms_are_superseded_and_nothing_else(tmp_path, plan):

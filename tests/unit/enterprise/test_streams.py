@@ -16,7 +16,6 @@ from resources.enterprise.errors import (
     Forbidden,
     InvalidRequest,
     ServiceUnavailable,
-    UnexpectedAnswer,
 )
 from resources.enterprise.query import Query
 from resources.enterprise.stream import Positions, StreamOptions, partitions_of, shares
@@ -74,7 +73,7 @@ class TestFraming:
         records = Records(1_000)
         for _ in range(160):
             records.feed(b"x" * 100)
-        with pytest.raises(UnexpectedAnswer, match="has not ended after 16,000 bytes") as raised:
+        with pytest.raises(ServiceUnavailable, match="has not ended after 16,000 bytes") as raised:
             records.feed(b"x")
         assert raised.value.retryable  # the connection is opened again
 

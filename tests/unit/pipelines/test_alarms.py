@@ -27,7 +27,7 @@ SANDBOX = {(one.__name__, "no") for one in (SandboxConflictError, SandboxStartEr
 #: Errors of which only subclasses are raised.
 ABSTRACT = {"EnterpriseError", "WarehouseError", "_UnavailableError"}
 #: Errors that the client raises and handles itself.
-INTERNAL = {"RefreshRefused", "NewPasswordRefused", "BrokenAnswer", "NoConnection", "EndlessRecord"}
+INTERNAL = {"RefreshRefused", "NewPasswordRefused", "BrokenAnswer", "NoConnection"}
 
 
 def sentences():

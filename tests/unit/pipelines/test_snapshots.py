@@ -6,7 +6,8 @@ import pytest
 
 from pipelines.operations.snapshots import Report, check, fetched_json, plan_json
 from resources.datasets import SNAPSHOT_ARTICLES
-from resources.enterprise import Disk, Download, FetchOptions, errors, models, plan_snapshot
+from resources.enterprise import Download, FetchOptions, errors, models, plan_snapshot
+from resources.enterprise.snapshot.planner import planned_file
 from tests.unit.assets.conftest import listed
 
 GB = 10**9
@@ -24,8 +25,9 @@ def planned(project="enwiki", *, left=None, free=100 * GB, size=GB, form="whole"
     whole = record(models.Snapshot, name, size, chunks=[chunk.identifier for chunk in chunks])
     quota = {} if left is None else {kind: models.Quota(0, left) for kind in ("snapshot", "chunk")}
     options = FetchOptions(**{form: True}, disk_factor=2.0)
-    more = {"disk": Disk(free), "options": options, "dataset": SNAPSHOT_ARTICLES}
-    return plan_snapshot(whole, chunks, Path("/x") / name, quotas=quota, **more)
+    more = {"free_bytes": free, "options": options, "dataset": SNAPSHOT_ARTICLES}
+    one, *parts = (planned_file(Path("/x") / name, record) for record in (whole, *chunks))
+    return plan_snapshot(whole, one, parts, quotas=quota, **more)
 
 
 def test_units_are_counted_by_their_counter_and_bytes_together():

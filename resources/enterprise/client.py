@@ -166,7 +166,6 @@ class Lookups(Section):
 
 
 def _check_title(name: str) -> None:
-    problem = None
     if name.strip(" _") == "" or name in {".", ".."}:
         problem = "is not a title", "Write the title exactly as it appears in the article"
     elif found := _ILLEGAL.search(name):
@@ -175,10 +174,11 @@ def _check_title(name: str) -> None:
         problem = "is not valid UTF-8", "Check the character encoding of the terminal or the input file"
     elif len(name.encode()) > _LONGEST_TITLE:
         problem = "is longer than any title", "Write only the title"
-    if problem is not None:
-        raise errors.InvalidRequest(
-            f"{name[:100]!r} {problem[0]}. Nothing was sent, and the lookup cost no unit. {problem[1]}."
-        )
+    else:
+        return
+    raise errors.InvalidRequest(
+        f"{name[:100]!r} {problem[0]}. Nothing was sent, and the lookup cost no unit. {problem[1]}."
+    )
 
 
 class Hours(Section):

@@ -128,11 +128,7 @@ class DataApi:
     ) -> Transfer:
         """Return the download of a record's archive. `again` returns the current record."""
         address, doing = endpoints.download(path), f"get the download URL of {name or record.identifier}"
-
-        def located(answer: Answer) -> tuple[str, int]:
-            return self._location(answer, address, doing), answer.request_count
-
-        resolve = partial(self.ask, address, doing, located, quota=quota)
+        resolve = partial(self.ask, address, doing, lambda answer: self._location(answer, address, doing), quota=quota)
         return Transfer(self._transport, record, address, resolve, again, pinned=pinned)
 
     def ask(
@@ -194,8 +190,11 @@ class DataApi:
             self._check_quota(doing, product)
             raise
 
-    def _location(self, answer: Answer, path: str, doing: str) -> str:
-        """Return the signed URL to which a download path redirects. The token is never sent to that URL."""
+    def _location(self, answer: Answer, path: str, doing: str) -> tuple[str, int]:
+        """Return the signed URL to which a download path redirects, and the number of requests sent.
+
+        The token is never sent to that URL.
+        """
         if answer.status < 300 and answer.is_html:
             raise self._transport.html_error(answer.status, doing)
         location = answer.headers.get("Location", "")
@@ -211,7 +210,7 @@ class DataApi:
         elif urlsplit(here).scheme == "https" and urlsplit(there).scheme == "http":
             problem = "the service redirects from https:// to http://"
         else:
-            return there
+            return there, answer.request_count
         raise errors.UnexpectedAnswer(
             f"Could not {doing}: {problem}. Nothing was fetched. Check the configured service addresses. If they are "
             "correct, the service's API has changed."

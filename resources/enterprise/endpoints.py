@@ -69,13 +69,9 @@ class Service:
         contact = " ".join((self.contact or "").split())  # a line break would end the header
         object.__setattr__(self, "contact", contact or None)
 
-    @property
-    def origins(self) -> frozenset[tuple[str, str]]:
-        """Return the origins (scheme, host and port) that may receive the bearer token."""
-        return frozenset(origin(url) for url in (self.auth_url, self.base_url, self.realtime_url))
-
 
 def origin(url: str) -> tuple[str, str]:
+    """Return a URL's scheme, and its host and port."""
     parts = urlsplit(url)
     return parts.scheme.lower(), parts.netloc.lower()
 

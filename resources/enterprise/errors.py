@@ -35,9 +35,7 @@ class Redactor:
     def clean(self, text: str) -> str:
         for secret in sorted(self._known, key=len, reverse=True):
             text = text.replace(secret, _HIDDEN)
-        text = without_queries(text)
-        text = _BEARER.sub(rf"\1{_HIDDEN}", text)
-        return _JWT.sub(_HIDDEN, text)
+        return _JWT.sub(_HIDDEN, _BEARER.sub(rf"\1{_HIDDEN}", without_queries(text)))
 
 
 def without_queries(text: str) -> str:

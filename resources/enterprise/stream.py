@@ -163,9 +163,6 @@ class Stream:
             connection.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     @property
     def reconnect_count(self) -> int:
         return sum(max(connection.opened - 1, 0) for connection in self.connections)
@@ -180,7 +177,7 @@ class Stream:
         """Number of skipped records that exceeded the maximum length."""
         return sum(connection.records.left_out for connection in self.connections)
 
-    def close(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """End all connections. Events that have already been returned can still be committed."""
         self._inbox.close()
         for connection in self.connections:

@@ -105,7 +105,6 @@ def test_in_chunks_it_costs_one_unit_for_each_and_nothing_again(client, sandbox,
     told = json.loads(plan.manifest.read_text())
     assert told["snapshot"]["version"] == plan.snapshot.version
     assert [f["identifier"] for f in told["files"]] == [p.identifier for p in plan.files]
-    assert sum(f["size_bytes"] for f in told["files"]) == size
 
     again = client.snapshots.plan(NAME, folder)
     assert (again.form, again.unit_count, again.missing_bytes) == ("chunks", 0, 0)

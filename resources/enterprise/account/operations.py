@@ -3,7 +3,7 @@
 Source: the service's reference for authentication (`/v1/login` to `/v1/new-password-required`, `/v1/get-user`).
 """
 
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import BaseModel, Field, TypeAdapter
 
@@ -16,27 +16,22 @@ _RULES = (
     "A new password must have at least 8 characters, including an uppercase letter, a lowercase letter, a digit and a "
     "symbol."
 )
-#: Documented lifetime of an access token in seconds, used if a response contains no lifetime.
-_DAY = 86_400.0
 
 
 class RefreshRefused(errors.AuthenticationError):
     """The refresh token has expired, was revoked, or has been used 90 times. A new login is required."""
 
 
-#: Lifetime in seconds. An access token cannot outlive its refresh token.
-_Life = Annotated[float, Field(gt=0, le=REFRESH_LIFE.total_seconds(), allow_inf_nan=False)]
-
-
 class Login(BaseModel):
     """Tokens, or the challenge to answer before the service issues them. A session is valid for a few minutes.
 
-    `expires_in` is the access token's lifetime in seconds.
+    `expires_in` is the access token's lifetime in seconds, by default a day as documented. It cannot outlive the
+    refresh token.
     """
 
     access_token: Token | None = Field(default=None, repr=False)
     refresh_token: Token | None = Field(default=None, repr=False)
-    expires_in: _Life = _DAY
+    expires_in: float = Field(default=86_400.0, gt=0, le=REFRESH_LIFE.total_seconds(), allow_inf_nan=False)
     challenge_name: str | None = Field(default=None, max_length=100)
     session: str | None = Field(default=None, max_length=LONGEST_TOKEN, repr=False)
 

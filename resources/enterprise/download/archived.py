@@ -86,7 +86,6 @@ class SetFile(BaseModel):
     name: Annotated[str, Field(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9_.-]*\z", max_length=255)]
     identifier: Identifier
     version: Version
-    size_bytes: int | None = None
 
 
 class SnapshotSet(BaseModel):

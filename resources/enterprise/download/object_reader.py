@@ -69,14 +69,12 @@ class StoredObject:
             if part is None
             else ("Downloaded bytes are kept.", "Retry to resume the download.")
         )
-        self.part = part
-        self.transport = transport
+        self.part, self.transport, self._resolve = part, transport, resolve
         self.largest = transport.limits.largest(record.stated_bytes)
         self.size: int | None = None
         self.etag: str | None = None
         self.unit_count = 0
         self.is_stopped = threading.Event()
-        self._resolve = resolve
         self._address: str | None = None
         self._asked = self._refusals = self._status = 0
         self._lock = threading.Lock()
@@ -145,8 +143,7 @@ class ObjectReader:
     def __init__(self, stored: StoredObject, segment: Segment | None = None, stop: int | None = None) -> None:
         self.position = 0 if segment is None else segment.end
         self.stop = stop
-        self._stored = stored
-        self._segment = segment
+        self._stored, self._segment = stored, segment
         self._limits = stored.transport.limits
         self.deadline = Deadline(self._limits.slow_seconds)
 

@@ -160,7 +160,6 @@ def _spoken(span: timedelta) -> str:
     """Format a duration in its largest unit. The coarse unit prevents repeated warnings about a drifting clock."""
     span += timedelta(seconds=30)  # round up, because a response takes time
     for unit, length in (("day", timedelta(days=1)), ("hour", timedelta(hours=1)), ("minute", timedelta(minutes=1))):
-        number = span // length
-        if number:
+        if number := span // length:
             return counted(number, unit)
     return "less than a minute"

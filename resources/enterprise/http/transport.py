@@ -170,7 +170,8 @@ class Transport:
         prepared = request.prepare()
         prepared.headers["User-Agent"] = self._user_agent
         if token is not None:
-            if origin(request.url) not in self.service.origins:
+            own = self.service.auth_url, self.service.base_url, self.service.realtime_url
+            if origin(request.url) not in map(origin, own):
                 raise errors.InvalidRequest(
                     "A request with a token would have gone to a host that does not belong to the service. Nothing was "
                     "sent. Check the configured service addresses."

@@ -230,14 +230,9 @@ def superseded(plan: SnapshotPlan) -> tuple[Path, ...]:
     """Return the snapshot's files in another version or form. These files can be removed once the set is confirmed."""
     kept = {file.target.name + ending for file in plan.files for ending in ("", ".json", ".part")}
     kept.add(plan.manifest.name)
-    return tuple(
-        sorted(
-            path
-            for path in plan.folder.glob("*")
-            # the suffix of a range's partial file is a number
-            if is_of_snapshot(path.name, plan.identifier) and not kept & {path.name, path.name.rstrip("0123456789.")}
-        )
-    )
+    found = [path for path in plan.folder.glob("*") if is_of_snapshot(path.name, plan.identifier)]
+    # the suffix of a range's partial file is a number
+    return tuple(sorted(path for path in found if not kept & {path.name, path.name.rstrip("0123456789.")}))
 
 
 def plan_snapshot(

@@ -135,13 +135,7 @@ class Snapshots(Section):
         if plan.form == "chunks" and (changes := self._changes_of_set(plan)):
             raise self._stale(plan, ReplacedError(*changes))
         complete = [
-            SetFile(
-                name=file.target.name,
-                identifier=file.identifier,
-                version=file.version,
-                size_bytes=file.target.stat().st_size,
-            )
-            for file in plan.files
+            SetFile(name=file.target.name, identifier=file.identifier, version=file.version) for file in plan.files
         ]
         manifest = SnapshotSet(snapshot=plan.snapshot, form=plan.form, files=tuple(complete))
         files.write(plan.manifest, manifest.model_dump_json(indent=2, exclude_none=True).encode() + b"\n")

@@ -6,10 +6,7 @@ import datetime as dt
 import json
 import os
 import stat
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -19,9 +16,7 @@ from resources.enterprise import Service, errors
 from resources.enterprise.account import token_store
 from resources.enterprise.endpoints import AUTH_URL, BASE_URL, REALTIME_URL
 from tests.unit.enterprise.conftest import HOUR
-from tests.unit.enterprise.loopback import PASSWORD, USERNAME, Reply, error_reply, html_reply, json_reply
-
-ROOT = Path(__file__).resolve().parents[3]
+from tests.unit.enterprise.loopback import PASSWORD, Reply, error_reply, html_reply, json_reply
 
 
 def logins(fake):
@@ -125,57 +120,14 @@ def test_while_the_old_token_is_valid_a_refresh_that_fails_harms_nobody(client, 
 # --- refused tokens -------------------------------------------------------------------------------------------------
 
 
-def test_twenty_threads_and_one_revocation_refresh_once(client, fake):
-    client.lists.reference("codes")
-    fake.revoke_access()
-    with ThreadPoolExecutor(20) as pool:
-        assert [*pool.map(lambda _: len(client.lists.reference("codes")), range(20))] == [1] * 20
-    assert (logins(fake), refreshes(fake)) == (1, 1)
-
-
-TEN = """
-import datetime, multiprocessing, pathlib, sys
-from resources.enterprise import EnterpriseClient, RetryPolicy, Service
-
-def work(url, username, password, state, ready, go, answers):
-    service = Service(url, url, url, username, password)
-    clock = lambda: datetime.datetime(2026, 11, 1, 6, 10, tzinfo=datetime.UTC)
-    client = EnterpriseClient(service, pathlib.Path(state), clock=clock, retry=RetryPolicy(first_wait=0.01))
-    client.lists.reference("codes")
-    ready.release()
-    go.wait()
-    answers.put(len(client.lists.reference("codes")))
-
-if __name__ == "__main__":
-    context = multiprocessing.get_context("fork")
-    ready, go, answers = context.Semaphore(0), context.Event(), context.Queue()
-    workers = [context.Process(target=work, args=(*sys.argv[1:], ready, go, answers)) for _ in range(10)]
-    for worker in workers: worker.start()
-    for _ in workers: ready.acquire()
-    print("ready", flush=True)
-    sys.stdin.readline()
-    go.set()
-    print(sum(answers.get() for _ in workers), flush=True)
-    for worker in workers: worker.join()
-    sys.exit(max(worker.exitcode for worker in workers))
-"""
-
-
-@pytest.mark.parametrize("what", ["the access token", "everything"])
-def test_ten_processes_log_in_once_and_answer_one_revocation_once(fake, tmp_path, what):
-    command = [sys.executable, "-c", TEN, fake.url, USERNAME, PASSWORD, str(tmp_path / "state")]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline() == "ready\n"
-        assert (logins(fake), refreshes(fake)) == (1, 0)
-        if what == "everything":
-            fake.revoke()
-        else:
-            fake.revoke_access()
-        answered, _ = process.communicate("go\n", timeout=120)
-    assert (answered, process.returncode) == ("10\n", 0)
-    assert 20 < len(fake.api.seen("/v2/codes")) <= 30  # whoever was refused asked again
-    refused = 1 if what == "everything" else 0  # the one attempt to refresh a revoked token
-    assert (logins(fake) - 1, refreshes(fake)) == ((1, refused) if refused else (0, 1))
+def test_clients_that_share_a_store_log_in_once_and_answer_one_revocation_once(make_client, fake):
+    """As processes do: each client has a lock of its own, and that of the store is another file descriptor."""
+    clients = [make_client() for _ in range(5)] * 4
+    for revoke, counts in ((lambda: None, (1, 0)), (fake.revoke_access, (1, 1)), (fake.revoke, (2, 2))):
+        revoke()
+        with ThreadPoolExecutor(len(clients)) as pool:
+            assert [*pool.map(lambda one: len(one.lists.reference("codes")), clients)] == [1] * len(clients)
+        assert (logins(fake), refreshes(fake)) == counts
 
 
 # --- without a password, without an account ---------------------------------------------------------------------------

@@ -14,9 +14,6 @@ FILES = [one for one in OPERATIONS if one.path.endswith("/download")]
 def test_each_download_uses_the_quota_of_the_description(described):
     path = described.path.removesuffix("/download").replace("{date}/{hour}", "2026-11-20/05")
     assert endpoints.file_quota(path.replace("{", "").replace("}", "")) == described.quota
-
-
-def test_there_are_downloads_of_each_kind():
     assert {one.quota for one in FILES} == {None, "snapshot", "chunk"}
 
 

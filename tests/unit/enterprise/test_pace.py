@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import Mock
 
 from resources.enterprise.data_api import Pace
 
@@ -15,10 +16,7 @@ def gaps(pace, count=5):
 
 
 def test_without_a_known_rate_nobody_waits(monkeypatch):
-    def sleep(seconds):
-        raise AssertionError(seconds)
-
-    monkeypatch.setattr("resources.enterprise.data_api.time.sleep", sleep)
+    monkeypatch.setattr("resources.enterprise.data_api.time.sleep", Mock(side_effect=AssertionError))
     assert len(gaps(Pace(None), 1000)) == 999
 
 

@@ -36,18 +36,13 @@ def test_a_burst_is_admitted_at_once_and_then_so_many_each_second(rate, at):
     assert [rate.admit("ada") for _ in range(2)] == [True, False]
 
 
-def test_a_request_that_was_refused_costs_nothing(rate, at):
-    rate.set(1)
-    assert rate.admit("ada")
+def test_a_request_that_was_refused_costs_nothing_and_who_waited_long_may_burst_and_no_more(rate, at):
+    rate.set(1, burst=2)
+    assert [rate.admit("ada") for _ in range(3)] == [True, True, False]
     for tenth in range(1, 10):
         at(tenth / 10)
         assert not rate.admit("ada")
     at(1.0001)
-    assert rate.admit("ada")
-
-
-def test_who_waited_long_may_burst_and_no_more(rate, at):
-    rate.set(1, burst=2)
     assert rate.admit("ada")
     at(1000)
     assert [rate.admit("ada") for _ in range(4)] == [True, True, False, False]

@@ -18,7 +18,7 @@ def world(tmp_path):
     return World(Settings(state=tmp_path))
 
 
-def test_lists_have_the_services_shapes(world):
+def test_lists_have_the_services_shapes_and_hang_together(world):
     assert [code["identifier"] for code in world.codes()] == [
         "wiki", "wikibooks", "wikinews", "wikiquote", "wikisource", "wikivoyage", "wiktionary", "wikiversity",
     ]  # fmt: skip
@@ -31,9 +31,6 @@ def test_lists_have_the_services_shapes(world):
     for listed in (world.codes(), world.languages(), world.projects(), world.namespaces()):
         assert len({record["identifier"] for record in listed}) == len(listed)
         assert all(value not in ("", None) for record in listed for value in record.values())
-
-
-def test_projects_hang_together(world):
     languages = {language["identifier"] for language in world.languages()}
     codes = {code["identifier"] for code in world.codes()}
     projects = world.projects()

@@ -74,7 +74,7 @@ def test_names_of_archived_lists_cost_no_request_and_odd_entries_spoil_no_other(
     connection.check_names(nowhere, layout, ["enwiki"], [0])
 
 
-def test_unknown_names_are_told_in_one_sentence_with_the_nearest(client, service, layout):
+def test_unknown_names_are_told_in_one_sentence_with_the_nearest_and_ten_of_many_are_named(client, service, layout):
     with pytest.raises(connection.UnknownNameError) as caught:
         connection.check_names(client, layout, ["enwikki", "enwiki", "qqqqq", "frwik"], [0, 5])
     assert str(caught.value) == (
@@ -83,6 +83,8 @@ def test_unknown_names_are_told_in_one_sentence_with_the_nearest(client, service
     )
     assert asked(service) == ["/v2/projects", "/v2/namespaces"]
     assert not layout.archive.exists()
+    with pytest.raises(connection.UnknownNameError, match=r"qq9q and 20 more\. Nothing"):
+        connection.check_names(client, layout, [f"qq{number}q" for number in range(30)])
 
 
 def test_a_name_that_the_archived_list_does_not_know_may_be_new(client, service, layout):
@@ -118,8 +120,3 @@ def test_without_the_network_the_sentence_says_what_was_compared(nowhere, layout
         connection.UnknownNameError, match=r"did you mean enwiki\?.* is from 2026-11-20 05:06 UTC, and the service is "
     ):
         connection.check_names(nowhere, layout, ["enwiki", "enwikki"], [0])
-
-
-def test_of_many_unknown_names_ten_are_named(client, layout):
-    with pytest.raises(connection.UnknownNameError, match=r"qq9q and 20 more\. Nothing"):
-        connection.check_names(client, layout, [f"qq{number}q" for number in range(30)])

@@ -36,10 +36,13 @@ class Hostile:
     done: list[str] = field(default_factory=list)
 
 
-def spoilt(hostile: Hostile, what: str, *, fails: bool | None) -> None:
-    """Note a damage. Where it may be that nothing fails, all the lines are there."""
+def spoilt(rng: random.Random, hostile: Hostile, damage: tuple, data: bytes) -> bytes:
+    """The data with a damage, which is noted. Where it may be that nothing fails, all the lines are there."""
+    what, fails, make = damage
     hostile.done.append(what)
-    hostile.fails = True if fails or hostile.fails else None
+    if fails is not False:
+        hostile.fails = True if fails or hostile.fails else None
+    return make(rng, data)
 
 
 def record(number: int, rng: random.Random) -> dict:
@@ -208,15 +211,13 @@ def lie(rng: random.Random, hostile: Hostile) -> bytes:
     """A member that cannot be read; `test_hostile_tars` has the kinds of these."""
     data = json.dumps(record(0, rng)).encode() + b"\n"
     good = member("lie.ndjson", data)
-    what, lies = rng.choice(
-        [
-            ("size 2^70", member("lie.ndjson", data, size_field=b"\x80" + (1 << 70).to_bytes(11, "big"))),
-            ("pax: size abc", member("pax", pax(size="abc"), b"x") + good),
-            ("checksum", bytes([good[0] ^ 0xFF]) + good[1:]),
-        ]
-    )
-    spoilt(hostile, what, fails=True)
-    return lies
+    lies = [
+        ("size 2^70", member("lie.ndjson", data, size_field=b"\x80" + (1 << 70).to_bytes(11, "big"))),
+        ("pax: size abc", member("pax", pax(size="abc"), b"x") + good),
+        ("checksum", flipped(good, 0, 7)),
+    ]
+    what, lie = rng.choice(lies)
+    return spoilt(rng, hostile, (what, True, lambda *_: lie), data)
 
 
 def tar(rng: random.Random, hostile: Hostile, first: int) -> bytes:
@@ -245,29 +246,23 @@ def tar(rng: random.Random, hostile: Hostile, first: int) -> bytes:
     return b"".join(parts)
 
 
+#: Ends of a tar: what is wrong, whether that fails, and the tar.
+ENDS = [
+    ("one block of zeros", False, lambda _rng, members: members + bytes(BLOCK)),
+    ("no end", True, lambda _rng, members: members),
+    ("junk behind the end", True, lambda rng, members: members + END + b"junk" * rng.choice([1, 128, 1000])),
+    ("zeros", False, lambda rng, members: members + END + bytes(rng.choice([1, 511, 10_240, 30 << 20]))),
+    ("cut", None, lambda rng, members: (members + END)[: rng.randrange(len(members) + 1)]),
+    *[("blocks of zeros", False, lambda rng, members: members + END + bytes(rng.choice([0, 8 * BLOCK])))] * 8,
+]
+
+
 def ended(rng: random.Random, hostile: Hostile, members: bytes) -> bytes:
     """The tar with one of the ends that were seen."""
-    match rng.randrange(14):
-        case 0:
-            hostile.done.append("one block of zeros")
-            return members + bytes(BLOCK)
-        case 1:
-            spoilt(hostile, "no end", fails=True)
-            return members
-        case 2:
-            spoilt(hostile, "junk behind the end", fails=True)
-            return members + END + b"junk" * rng.choice([1, 128, 1000])
-        case 3:
-            hostile.done.append("zeros without an end")
-            return members + END + bytes(rng.choice([1, 511, 10_240, 30 << 20]))
-        case 4:
-            hostile.done.append("a second tar behind the end")
-            return members + rng.choice([END, bytes(BLOCK)]) + tar(rng, hostile, 500_000_000) + END
-        case 5:
-            spoilt(hostile, "cut", fails=None)
-            return (members + END)[: rng.randrange(len(members) + 1)]
-        case _:
-            return members + END + bytes(rng.choice([0, 8 * BLOCK]))
+    if rng.randrange(14) == 0:
+        hostile.done.append("a second tar behind the end")
+        return members + rng.choice([END, bytes(BLOCK)]) + tar(rng, hostile, 500_000_000) + END
+    return spoilt(rng, hostile, rng.choice(ENDS), members)
 
 
 def gzipped(data: bytes, level: int = 1) -> bytes:
@@ -276,39 +271,36 @@ def gzipped(data: bytes, level: int = 1) -> bytes:
     return zipper.compress(data) + zipper.flush()
 
 
+def flipped(data: bytes, place: int, bit: int) -> bytes:
+    return data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :]
+
+
+#: Damages of a gzip file.
+DAMAGES = [
+    ("gzip cut", True, lambda rng, whole: whole[: rng.randrange(1, len(whole))]),
+    ("bad CRC", True, lambda rng, whole: flipped(whole, len(whole) - rng.randrange(5, 9), rng.randrange(8))),
+    ("flipped bit", None, lambda rng, whole: flipped(whole, rng.randrange(len(whole)), rng.randrange(8))),
+    (
+        "no gzip",
+        True,
+        lambda rng, _whole: rng.choice([b"", b"\0", rng.randbytes(1000), b"\x1f\x8b", b"<html>502</html>"]),
+    ),
+    ("junk behind the gzip data", None, lambda rng, whole: whole + rng.choice([bytes(1000), b"junk", b"\x1f\x8b\x08"])),
+]
+
+
 def packed(rng: random.Random, hostile: Hostile, data: bytes) -> bytes:
     """The gzip file, which may be damaged too."""
-    match rng.randrange(16):
-        case 0:
-            place = rng.randrange(len(data) + 1)
-            hostile.done.append("two gzip members")
-            return gzipped(data[:place]) + gzipped(data[place:])
-        # otherwise the first would go on in the second, or its blocks would not begin where blocks do
-        case 1 if not {"no end", "cut"} & {*hostile.done} and not len(data) % BLOCK:
-            hostile.done.append("a second tar.gz")
-            return gzipped(data) + gzipped(tar(rng, hostile, 700_000_000) + END)
-        case 2:
-            whole = gzipped(data)
-            spoilt(hostile, "gzip cut", fails=True)
-            return whole[: rng.randrange(1, len(whole))]
-        case 3:
-            whole = bytearray(gzipped(data))
-            spoilt(hostile, "bad CRC", fails=True)
-            whole[-rng.randrange(5, 9)] ^= 1 << rng.randrange(8)
-            return bytes(whole)
-        case 4:
-            whole = bytearray(gzipped(data))
-            spoilt(hostile, "flipped bit", fails=None)
-            whole[rng.randrange(len(whole))] ^= 1 << rng.randrange(8)
-            return bytes(whole)
-        case 5 if rng.random() < 0.3:
-            spoilt(hostile, "no gzip", fails=True)
-            return rng.choice([b"", b"\0", data[:3000], rng.randbytes(1000), b"\x1f\x8b", b"<html>502</html>"])
-        case 6:
-            spoilt(hostile, "junk behind the gzip data", fails=None)
-            return gzipped(data) + rng.choice([b"\0" * 1000, b"junk", b"\x1f\x8b\x08"])
-        case _:
-            return gzipped(data)
+    way = rng.randrange(16)
+    if way == 0:
+        hostile.done.append("two gzip members")
+        place = rng.randrange(len(data) + 1)
+        return gzipped(data[:place]) + gzipped(data[place:])
+    # otherwise the first would go on in the second, or its blocks would not begin where blocks do
+    if way == 1 and not {"no end", "cut"} & {*hostile.done} and not len(data) % BLOCK:
+        hostile.done.append("a second tar.gz")
+        return gzipped(data) + gzipped(tar(rng, hostile, 700_000_000) + END)
+    return spoilt(rng, hostile, rng.choice(DAMAGES), gzipped(data)) if way < 6 else gzipped(data)
 
 
 def build(seed: int) -> Hostile:

@@ -39,18 +39,15 @@ def test_gzip_in_several_members(lake, make_tar, rows):
     assert len(rows(made.path)) == 2
 
 
-def test_a_member_without_lines_is_an_empty_hour(lake, rows):
+def test_a_member_without_lines_is_an_empty_hour_and_a_missing_archive_none(lake, rows):
     made = convert(lake.archive(b""), lake.layout)
     assert (made.row_count, made.reject_count, made.ndjson_bytes) == (0, 0, 0)
     assert rows(made.path) == []
     assert made.rejects_path is None
-
-
-def test_missing_archive(lake):
-    archive = lake.archive(b"")
+    archive = lake.elsewhere("other").archive(b"")
     archive.path.unlink()
     with pytest.raises(LakeError, match=r"is missing. Nothing was converted"):
-        convert(archive, lake.layout)
+        convert(archive, lake.elsewhere("other").layout)
 
 
 def test_what_is_no_archive_is_said(lake, make_tar):

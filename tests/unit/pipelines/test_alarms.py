@@ -60,11 +60,15 @@ def bold():
     return re.findall(r"^\*\*(.+?)\*\* ", SECTIONS["Lines of wme status"], re.MULTILINE)
 
 
-def test_each_check_has_its_row_and_each_row_its_check():
+def test_each_check_and_automation_has_its_row_and_each_row_one():
     graph = build_defs(Settings()).resolve_asset_graph()
     assert set(re.findall(r"^\| `(\w+)` \|", SECTIONS["Checks"], re.MULTILINE)) == {
         key.name for key in graph.asset_check_keys
     }
+    defs = build_defs(Settings(wikidata=True))
+    table = re.findall(r"^\| (`.*? (?:schedules?|sensors?)\b.*?) \|", RUN, re.MULTILINE)
+    named = {name: "on by default" in row for row in table for name in re.findall(r"`([a-z_0-9]+)`", row)}
+    assert named == {one.name: one.default_status.value == "RUNNING" for one in (*defs.schedules, *defs.sensors)}
 
 
 @pytest.mark.parametrize("text", list(sentences()))
@@ -111,13 +115,6 @@ def test_each_exit_code_has_its_row():
     codes = {0, 1, click.UsageError.exit_code, *(128 + number for number in (*interrupts._SIGNALS, signal.SIGKILL))}
     rows = re.findall(r"^\| ([\d, ]+) \|", SECTIONS["Exit codes"], re.MULTILINE)
     assert sorted(int(code) for row in rows for code in row.split(",")) == sorted(codes)
-
-
-def test_each_automation_has_its_row():
-    defs = build_defs(Settings(wikidata=True))
-    table = re.findall(r"^\| (`.*? (?:schedules?|sensors?)\b.*?) \|", RUN, re.MULTILINE)
-    named = {name: "on by default" in row for row in table for name in re.findall(r"`([a-z_0-9]+)`", row)}
-    assert named == {one.name: one.default_status.value == "RUNNING" for one in (*defs.schedules, *defs.sensors)}
 
 
 def test_each_metric_has_its_row():

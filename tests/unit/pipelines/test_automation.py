@@ -52,15 +52,12 @@ def test_a_declared_dataset_is_in_the_jobs_and_sensors_of_its_family():
     assert not any("kept" in job.name for job in build_jobs(datasets.datasets(), datasets.datasets(), Prefix()))
 
 
-def test_a_backfill_has_a_run_for_each_day():
-    layer = build_defs(Settings()).resolve_job_def("hours").asset_layer
-    policies = {layer.get(key).backfill_policy for key in layer.executable_asset_keys}
-    assert policies == {dg.BackfillPolicy.multi_run(max_partitions_per_run=24)}
-
-
-def test_the_daily_schedule_pulls_the_reference_lists(instance):
+def test_the_daily_schedule_pulls_the_reference_lists_and_a_backfill_has_a_run_for_each_day(instance):
     schedule = build_defs(Settings()).resolve_schedule_def("reference_each_day")
     context = dg.build_schedule_context(instance=instance, scheduled_execution_time=datetime(2026, 3, 1, tzinfo=UTC))
     (request,) = schedule.evaluate_tick(context).run_requests
     assert request.partition_key is None
     assert (schedule.job_name, schedule.cron_schedule) == ("reference", "40 3 * * *")
+    layer = build_defs(Settings()).resolve_job_def("hours").asset_layer
+    policies = {layer.get(key).backfill_policy for key in layer.executable_asset_keys}
+    assert policies == {dg.BackfillPolicy.multi_run(max_partitions_per_run=24)}

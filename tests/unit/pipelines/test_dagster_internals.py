@@ -30,14 +30,15 @@ TAGS = {
 }
 
 
-def test_only_one_module_names_what_dagster_does_not_publish():
+def test_only_one_module_names_what_dagster_does_not_publish_and_that_is_still_there():
     sources = [path for folder in ("pipelines", "assets", "resources") for path in (ROOT / folder).rglob("*.py")]
     naming = [path.name for path in sources if re.search(r"\bdagster\._", path.read_text())]
     assert naming == ["dagster_internals.py"]
-
-
-def test_tags_are_those_of_dagster():
     assert {name: getattr(tags, name) for name in TAGS} == TAGS
+    # importing it takes half a second, and every worker imports this module
+    from dagster_webserver import app
+
+    assert callable(app.DagsterWebserver.build_middleware)
 
 
 def test_an_instance_of_this_process_copies_no_output(tmp_path, monkeypatch):
@@ -45,13 +46,6 @@ def test_an_instance_of_this_process_copies_no_output(tmp_path, monkeypatch):
     with processes.opened(tmp_path) as opened:
         assert type(opened.compute_log_manager).__name__ == "NoOpComputeLogManager"
         assert isinstance(opened, dg.DagsterInstance)
-
-
-def test_the_web_server_still_takes_a_middleware():
-    # importing it takes half a second, and every worker imports this module
-    from dagster_webserver import app
-
-    assert callable(app.DagsterWebserver.build_middleware)
 
 
 @pytest.mark.parametrize("what", ["disk I/O error", "unable to open database file"])

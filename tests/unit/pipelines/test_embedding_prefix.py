@@ -12,7 +12,7 @@ ALONE = Prefix()
 KEY = dg.AssetKey(["warehouse", "articles"])
 
 
-def test_names_keys_and_checks_begin_with_the_prefix_and_are_found_again_without_it():
+def test_names_keys_checks_and_sensors_begin_with_the_prefix_and_are_found_again_without_it():
     prefix = Prefix("mine")
     spec = dg.AssetSpec(KEY, deps=["service"], group_name="warehouse")
     (made,) = prefix.assets([spec])
@@ -32,6 +32,12 @@ def test_names_keys_and_checks_begin_with_the_prefix_and_are_found_again_without
     assert prefix_of([made.key]) == prefix
     assert prefix.covers(made.key)
     assert not prefix.covers(KEY)
+
+    @deferred(dg.sensor, "hours")
+    def look(prefix: Prefix) -> dg.SkipReason:
+        return dg.SkipReason(prefix.text)
+
+    assert [look(one).name for one in (ALONE, Prefix("mine"))] == ["look", "mine_look"]
 
 
 def test_without_a_prefix_everything_stays_as_it_is():
@@ -83,11 +89,3 @@ def test_assets_are_made_again_under_the_prefix():
         (made,) = result.get_asset_materialization_events()
         assert made.asset_key == key
         assert {name: one.value for name, one in made.materialization.metadata.items()} == {"lake": "deep", "count": 3}
-
-
-def test_sensors_are_made_when_the_prefix_is_known():
-    @deferred(dg.sensor, "hours")
-    def look(prefix: Prefix) -> dg.SkipReason:
-        return dg.SkipReason(prefix.text)
-
-    assert [look(one).name for one in (ALONE, Prefix("mine"))] == ["look", "mine_look"]

@@ -36,9 +36,6 @@ def test_new_mirror_shows_what_the_service_still_keeps_and_no_hour_more(settings
     assert found in ([key_of(hour) for hour in recent_hours(now)] for now in (before, datetime.now(UTC)))
     assert len(found) == 47
     assert hour_of(found[0]) > before - RETENTION
-
-
-def test_hours_that_the_service_keeps_begin_within_its_two_days():
     # the service keeps an hour for two days from its start, and at their end it is gone
     for minute in (30, 0):
         hours = recent_hours(datetime(2026, 3, 6, 5, minute, tzinfo=UTC))

@@ -161,33 +161,24 @@ def test_pages_of_a_state_that_no_longer_holds_are_replaced_whole(filled, told):
     assert not list(filled.data.glob("*.tmp"))
 
 
-def test_a_mirror_in_which_nothing_is_says_what_to_do(mirror, tmp_path):
+def test_a_mirror_in_which_nothing_is_or_can_be_read_says_what_to_do(mirror, tmp_path):
     mirror.warehouse.publish()
     _, page = made(mirror, 4)
     assert "No hours have been loaded yet. Run wme run to fetch the newest hours" in page.text
     with pytest.raises(MirrorError, match="no published file"):
         write(Settings(data=tmp_path / "none", min_free_gb=0))
     assert not (tmp_path / "none").exists()
-
-
-def test_a_published_file_that_cannot_be_read_needs_attention(mirror):
-    mirror.warehouse.publish()
     mirror.warehouse.published_path.write_bytes(b"no database")
     wrote, page = made(mirror, 4)
     assert wrote.picture_count == 0
     assert page.headings == ["What needs attention", "Facts"]
 
 
-def test_the_page_does_not_name_the_account():
-    status = Status(facts=[("tokens", "Logged in as anna."), ("articles", "3")])
-    assert list(_facts(status)) == [("articles", "3")]
-
-
 def gap(project, first, last, reason="The archive is damaged."):
     return Gap(project, 0, START + first * ONE, START + last * ONE, "missing", reason, "article_changes")
 
 
-def test_gaps_that_differ_only_in_the_project_are_one_line():
+def test_gaps_that_differ_only_in_the_project_are_one_line_and_the_account_is_not_named():
     found = [
         gap("enwiki", 1, 2),
         gap("enwiki", 5, 5),
@@ -206,6 +197,8 @@ def test_gaps_that_differ_only_in_the_project_are_one_line():
         "dewiki namespace 0 2026-11-01 07:00: missing. Lost.",
         "`wme run` fetches them.",
     ]
+    status = Status(facts=[("tokens", "Logged in as anna."), ("articles", "3")])
+    assert list(_facts(status)) == [("articles", "3")]
 
 
 def test_the_headline_comes_first_and_says_how_fresh_the_mirror_is(filled, told):
@@ -278,7 +271,7 @@ def test_a_year_of_many_projects_fits_into_two_megabytes(mirror):
     assert 100_000 < wrote.size_bytes < 2_000_000
 
 
-def test_a_picture_has_a_shape_for_each_series_and_each_run_of_a_state(filled):
+def test_a_picture_has_a_shape_for_each_series_and_each_run_of_a_state_in_utc_and_24_hours(filled):
     edges = [START + number * ONE for number in range(4)]
     drawn = ET.fromstring(areas(edges, [[1, 2, 3], [4, 5, 6]], "B", "a <label>"))
     assert drawn.attrib.keys() == {"viewBox", "role", "aria-label"}
@@ -293,8 +286,6 @@ def test_a_picture_has_a_shape_for_each_series_and_each_run_of_a_state(filled):
     assert cells == {f"var(--state-{number})": 2 for number in range(len(states))}
     assert {"a<b", "c"} <= {one.text for one in mapped.iter()}
 
-
-def test_times_of_a_picture_are_read_in_utc_and_in_24_hours():
     start = datetime.fromisoformat("2026-11-01T00:00:00+00:00")
     drawn = areas([start + number * timedelta(hours=6) for number in range(9)], [[1] * 8], "", "x")
     texts = re.findall(r"<text[^>]*>([^<]*)</text>", drawn)

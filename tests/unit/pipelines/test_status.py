@@ -23,7 +23,7 @@ from tests.unit.pipelines.conftest import Mirror
 from tests.unit.warehouse.conftest import START
 
 
-def test_a_mirror_that_is_up_to_date_needs_nothing_and_as_many_hours_are_looked_at_as_were_asked_for(whole):
+def test_a_mirror_that_is_up_to_date_needs_nothing_and_all_is_said_of_one_publication(whole, monkeypatch):
     status = whole.status(4, hours=5, min_free_gb=0)
     assert status.troubles == []
     assert [len(place.cells) for place in status.places] == [5]
@@ -34,9 +34,6 @@ def test_a_mirror_that_is_up_to_date_needs_nothing_and_as_many_hours_are_looked_
     cells = whole.status(4, hours=2, min_free_gb=0).places[0].cells
     assert [cell.batch_hour for cell in cells] == [whole.lake.hour(3), whole.lake.hour(4)]
     assert re.fullmatch(r"threads: \d+ workers? within 700 MiB", dict(whole.status(4, memory_mb=700).facts)["engine"])
-
-
-def test_all_is_said_of_one_publication(whole, monkeypatch):
     opened, own = [], Connector._attach_published
     monkeypatch.setattr(
         Connector, "_attach_published", lambda self, connection: opened.append(self) or own(self, connection)

@@ -97,15 +97,12 @@ def test_failures_and_log_lines_hold_nothing_that_a_terminal_obeys(screen, run):
     assert told.count("52;c;aGk=") == told.count("\\x1b]52;c;aGk=\\x07") >= 6
 
 
-def test_usual_texts_stay_as_they_are():
+def test_usual_texts_stay_as_they_are_at_the_left_of_a_column_and_numbers_at_the_right():
+    drawn = terminal.table(["rows", "name", "size"], [[1, "a", None], [None, "b", 2.5]])
+    assert [column.justify for column in drawn.columns] == ["right", "left", "right"]
     usual = "É, 日本語, עברית, \tcell\nline"
     assert printable(usual) == usual
     assert printable("\ud800\u2028") == "\\ud800\\u2028"
-
-
-def test_numbers_stand_at_the_right_of_a_column_even_if_some_are_missing_and_texts_at_the_left():
-    drawn = terminal.table(["rows", "name", "size"], [[1, "a", None], [None, "b", 2.5]])
-    assert [column.justify for column in drawn.columns] == ["right", "left", "right"]
 
 
 def test_every_text_of_the_command_line_passes_the_terminal_module():

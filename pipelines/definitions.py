@@ -18,7 +18,7 @@ from pipelines.automation.jobs import build_jobs, build_schedules
 from pipelines.automation.sensors import build_sensors
 from pipelines.embedding import Prefix
 from pipelines.process.processes import executor
-from pipelines.report import page
+from pipelines.report import page, status
 from resources import connection, datasets
 from resources import settings as settings_module
 from resources.adapters import build_resources
@@ -135,7 +135,7 @@ def build_defs(
         asset_checks=named.checks(
             (
                 *coverage_checks.CHECKS,
-                coverage_checks.nothing_needs_attention(functools.partial(page.sentences, settings)),
+                coverage_checks.nothing_needs_attention(lambda: page.attention(status.collect(settings))),
             )
         ),
         jobs=build_jobs(mirrored, offered, named),

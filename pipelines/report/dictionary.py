@@ -1,6 +1,6 @@
 """Data dictionary in Markdown, generated from table declarations as one document or as one page per table group."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from resources import datasets
@@ -60,26 +60,23 @@ _PAGES = {
 def render() -> str:
     """Return the complete dictionary in Markdown."""
     tables = datasets.tables()
-    return "\n".join([_TITLE, _HEAD, *(_section(table, tables, lambda name: f"#{name}") for table in tables)])
+    return "\n".join([_TITLE, _HEAD, *(_section(table, tables, {}) for table in tables)])
 
 
 def pages() -> dict[str, str]:
     """Return the file name and Markdown of each page in `docs/tables`."""
     tables = datasets.tables()
-    page_of = {table: page for page, (_, names) in _PAGES.items() for table in names.split()}
+    page_of = dict.fromkeys((table.name for table in tables), "other")
+    page_of |= {table: page for page, (_, names) in _PAGES.items() for table in names.split()}
     written = {}
     index = [_TITLE, "`wme dictionary --folder docs/tables` writes these pages.\n", _HEAD]
     for page, (title, _) in _PAGES.items():
-        here = [table for table in tables if page_of.get(table.name, "other") == page]
+        here = [table for table in tables if page_of[table.name] == page]
         if not here:
             continue
-        names = {table.name for table in here}
-
-        def link(table: str, names: set[str] = names) -> str:
-            return f"#{table}" if table in names else f"{page_of.get(table, 'other')}.md#{table}"
-
+        files = {table: f"{name}.md" for table, name in page_of.items() if name != page}
         head = [f"# {title}\n", "Part of the [data dictionary](README.md), which explains types and paths.\n"]
-        written[f"{page}.md"] = "\n".join([*head, *(_section(table, tables, link) for table in here)])
+        written[f"{page}.md"] = "\n".join([*head, *(_section(table, tables, files) for table in here)])
         first = {table.name: table.description.split(". ")[0].rstrip(".") for table in here}
         rows = [f"| [`{name}`]({page}.md#{name}) | {sentence}. |" for name, sentence in first.items()]
         index.append("\n".join([f"## {title}\n", "| table | contents |", "|---|---|", *rows, ""]))
@@ -96,8 +93,8 @@ def write(folder: Path) -> None:
         (folder / name).write_text(text, encoding="utf-8")
 
 
-def _section(table: Table, declared: Sequence[Table], link: Callable[[str], str]) -> str:
-    """Describe a table.
+def _section(table: Table, declared: Sequence[Table], files: Mapping[str, str]) -> str:
+    """Describe a table. `files` contains the files of tables that are described on other pages.
 
     If an earlier table shares at least 20 columns and three quarters of this table's columns, these columns are counted
     but not described again.
@@ -109,8 +106,8 @@ def _section(table: Table, declared: Sequence[Table], link: Callable[[str], str]
     own = [column for column in table if base is None or column not in base.columns]
     text = f"## {table.name}\n\n{table.description}\n{key}"
     if base is not None:
-        others = "Its" if not own else "The other"
-        text += f"\n{others} {len(table.columns) - len(own)} columns match those of [`{base.name}`]({link(base.name)})"
+        others, link = "Its" if not own else "The other", f"{files.get(base.name, '')}#{base.name}"
+        text += f"\n{others} {len(table.columns) - len(own)} columns match those of [`{base.name}`]({link})"
         missing = [f"`{column.name}`" for column in base if column.name not in {one.name for one in table}]
         text += f"; `{base.name}` also has {', '.join(missing)}.\n" if missing else ".\n"
     if own:

@@ -12,7 +12,7 @@ from assets.steps.stream import is_kept
 from resources import connection, datasets
 from resources.data_folder import origin_of
 from resources.datasets import ARTICLE_CHANGES, RETENTION, Family
-from resources.datasets.live import LIVE_CHANGES, Step, files_of, step_of
+from resources.datasets.live import LIVE_CHANGES, files_of, step_of
 from resources.errors import MirrorError, clause
 from resources.formatting import counted, hour_text, listed, moment_text, size_text, value_text
 from resources.lake import Archive, Converter, Layout, drift_of, find_conversion
@@ -23,12 +23,12 @@ from resources.warehouse import Publication, Warehouse, named, next_text
 from resources.warehouse.read import coverage as coverage_
 from resources.warehouse.read.reading import Reader
 
-#: Default number of hours shown individually, which is the service's retention.
-HOURS = coverage_.WATCHED
 #: Name of the fact (one per place) about missing hours that are older than the displayed hours.
 OLDER_GAPS = "older gaps"
 #: Name of the fact (one per worker) about a cluster's workers.
 WORKER = "worker"
+#: Time without a reader after which the stream needs attention. The pause between two runs is shorter.
+_PAUSE = timedelta(minutes=10)
 #: Timeout for the scheduler in seconds.
 _PATIENCE = 3.0
 #: Number of newest loaded hours searched for fields without a column, and maximum number of fields shown.
@@ -65,7 +65,7 @@ class Status:
     figures: dict[str, Any] = field(default_factory=dict)
 
 
-def collect(settings: Settings, hours: int, now: datetime | None = None) -> Status:
+def collect(settings: Settings, hours: int = coverage_.WATCHED, now: datetime | None = None) -> Status:
     """Collect a data folder's state for the last `hours` hours before `now`. The default is the current time."""
     report, now = Status(), now or datetime.now(UTC)
     origin = origin_of(settings.data)
@@ -260,16 +260,15 @@ def as_json(report: Status) -> dict[str, Any]:
     for name, value in report.facts:
         # facts that occur once per place or worker become a list
         facts[name] = [*facts.get(name, []), str(value)] if name in {OLDER_GAPS, WORKER} else str(value)
-    coverage = []
-    for place, row in zip(report.places, report.coverage, strict=True):
-        found = {name: value for name, value in vars(place).items() if name != "cells"}
-        exact = {"exact_from_at": row[-3], "exact_until_at": row[-2]}
-        coverage.append(found | {"hours": place.cells, "states": place.counts()} | exact)
     of_gap = ("dataset", "project_id", "namespace_id", "hour_count", "state", "reason")
-    document: dict[str, Any] = {
+    document = {
         "facts": facts,
         "figures": report.figures,
-        "coverage": coverage,
+        "coverage": [
+            {name: value for name, value in vars(place).items() if name != "cells"}
+            | {"hours": place.cells, "states": place.counts(), "exact_from_at": row[-3], "exact_until_at": row[-2]}
+            for place, row in zip(report.places, report.coverage, strict=True)
+        ],
         "gaps": [
             {"first_hour": gap.first, "last_hour": gap.last} | {name: getattr(gap, name) for name in of_gap}
             for gap in report.gaps
@@ -277,12 +276,7 @@ def as_json(report: Status) -> dict[str, Any]:
         "stream": report.stream,
         "troubles": report.troubles,
     }
-    plain: dict[str, Any] = TypeAdapter(dict[str, Any]).dump_python(document, mode="json")
-    return plain
-
-
-#: Time without a reader after which the stream needs attention. The pause between two runs is shorter.
-_PAUSE = timedelta(minutes=10)
+    return TypeAdapter(dict[str, Any]).dump_python(document, mode="json")  # type: ignore[no-any-return]
 
 
 def _tell_stream(report: Status, data: Path, now: datetime) -> None:
@@ -297,12 +291,14 @@ def _tell_stream(report: Status, data: Path, now: datetime) -> None:
             "instructions."
         )
         return
-    figures = report.stream = _stream_figures(step, data, now)
-    newest, lag = max(step.published_at.values(), default=step.since), figures["lag_seconds"]
-    run = step.runs[-1] if step.runs else None
-    pace = "" if figures["events_per_second"] is None else f", {figures['events_per_second']:,.1f} a second"
-    counts = ""
+    newest, is_running = max(step.published_at.values(), default=step.since), is_kept(data / "state")
+    run, lag = step.runs[-1] if step.runs else None, max(0.0, (now - newest).total_seconds())
+    counts, events_per_second = "", None
     if run is not None:
+        pace = ""
+        if run.kept_at > run.began_at:
+            events_per_second = run.event_count / (run.kept_at - run.began_at).total_seconds()
+            pace = f", {events_per_second:,.1f} a second"
         counts = (
             f"; this run: {counted(run.event_count, 'event')}{pace}, {counted(run.reconnect_count, 'reconnect')}, "
             f"{counted(run.duplicate_count, 'duplicate')} dropped"
@@ -314,12 +310,29 @@ def _tell_stream(report: Status, data: Path, now: datetime) -> None:
             (run.reset_count, "offsets reset {}", "time"),
         ):
             counts += f", {sentence.format(counted(count, what))}" if count else ""
-    if figures["is_running"]:
+    report.stream = {
+        "is_running": is_running,
+        "newest_published_at": newest.isoformat() if step.published_at else None,
+        "lag_seconds": lag,
+        "kept_until": step.kept_until.isoformat(),
+        "events_per_second": events_per_second,
+        "run": run
+        and {name: value.isoformat() if isinstance(value, datetime) else value for name, value in vars(run).items()},
+        "partitions": {
+            partition: {
+                "next_offset": following,
+                "event_count": step.event_counts.get(partition, 0),
+                "newest_published_at": at.isoformat() if (at := step.published_at.get(partition)) else None,
+            }
+            for partition, following in sorted(step.offsets.items())
+        },
+    }
+    if is_running:
         fact = f"running, {lag:,.0f} s behind, {counted(len(step.offsets), 'partition')}{counts}"
     else:
         fact = f"not running; last event {moment_text(newest)} UTC{counts.replace('this run', 'last run')}"
     report.facts.append(("stream", fact))
-    if figures["is_running"] or now - newest <= _PAUSE:
+    if is_running or now - newest <= _PAUSE:
         return
     report.troubles.append(
         f"The stream was last read at {moment_text(newest)} UTC, and the service no longer retains the next events. "
@@ -330,28 +343,3 @@ def _tell_stream(report: Status, data: Path, now: datetime) -> None:
         f"{moment_text(newest + RETENTION)} UTC. Run `wme stream` or turn on the keep_streaming sensor to resume. If "
         "the stream is no longer needed, remove lake/live_changes."
     )
-
-
-def _stream_figures(step: Step, data: Path, now: datetime) -> dict[str, Any]:
-    """Return figures for the stream's position, with `partitions` keyed by partition number."""
-    newest = max(step.published_at.values(), default=None)
-    run = step.runs[-1] if step.runs else None
-    seconds = 0.0 if run is None else (run.kept_at - run.began_at) / timedelta(seconds=1)
-    return {
-        "is_running": is_kept(data / "state"),
-        "newest_published_at": None if newest is None else newest.isoformat(),
-        "lag_seconds": max(0.0, (now - (newest or step.since)) / timedelta(seconds=1)),
-        "kept_until": step.kept_until.isoformat(),
-        "events_per_second": run.event_count / seconds if run is not None and seconds > 0 else None,
-        "run": None
-        if run is None
-        else {name: value.isoformat() if hasattr(value, "isoformat") else value for name, value in vars(run).items()},
-        "partitions": {
-            partition: {
-                "next_offset": following,
-                "event_count": step.event_counts.get(partition, 0),
-                "newest_published_at": at.isoformat() if (at := step.published_at.get(partition)) else None,
-            }
-            for partition, following in sorted(step.offsets.items())
-        },
-    }

@@ -40,7 +40,7 @@ def write(settings: Settings, output: StrPath | None = None, now: datetime | Non
     from pipelines.report.page import content  # noqa: PLC0415
 
     began, moment = time.monotonic(), now or datetime.now(UTC)
-    status = statuses.collect(settings, statuses.HOURS, moment)
+    status = statuses.collect(settings, now=moment)
     warehouse = Warehouse(settings.data)
     build_bytes = warehouse.build_path.stat().st_size if warehouse.build_path.exists() else 0
     cards = []
@@ -109,11 +109,6 @@ def _facts(status: statuses.Status) -> Iterator[tuple[str, str]]:
     for name, those in values.items():
         text = listed(those, _FACTS)
         yield name, text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ... (`wme status` shows all)"
-
-
-def sentences(settings: Settings) -> list[str]:
-    """Return all current sentences that make `wme status --check` fail."""
-    return attention(statuses.collect(settings, statuses.HOURS))
 
 
 def attention(status: statuses.Status) -> list[str]:

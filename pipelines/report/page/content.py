@@ -78,15 +78,6 @@ _BY_HOUR, _BY_DAY = timedelta(days=4), timedelta(days=400)
 #: Period for which changes are read. For older hours, only the ledger is read.
 _RECENT: Final = timedelta(days=7)
 _PROJECTS, PLACES, _TITLES, _ROWS = 5, 24, 12, 31
-_WORDS: Final = {
-    "loaded": "loaded",
-    "empty": "empty file",
-    "absent": "absent from the batch listing",
-    "not_yet": "not published yet",
-    "unknown": "nothing recorded",
-    "missing": "missing",
-    "past_retention": "past retention, lost",
-}
 
 
 class Table(NamedTuple):
@@ -109,30 +100,21 @@ class Card:
     tables: list[Table] = field(default_factory=list)
 
 
-class _Axis(NamedTuple):
-    """Time spans of equal length."""
+class _Axis:
+    """Time spans of equal length, which is an hour, a day or a week."""
 
-    step: timedelta
-    edges: list[datetime]
-
-    @property
-    def name(self) -> str:
-        return {_HOUR: "hour", _DAY: "day", _WEEK: "week"}[self.step]
-
-    @property
-    def interval(self) -> str:
-        return f"{self.step // _HOUR} hours"
+    def __init__(self, first: datetime, last: datetime) -> None:
+        length = last - first
+        self.step, self.name = (
+            (_HOUR, "hour") if length <= _BY_HOUR else (_DAY, "day") if length <= _BY_DAY else (_WEEK, "week")
+        )
+        self.interval = f"{self.step // _HOUR} hours"
+        begin, end = (_ORIGIN + (moment - _ORIGIN) // self.step * self.step for moment in (first, last))
+        self.edges = [begin + n * self.step for n in range((end - begin) // self.step + 2)]
 
     def values(self, rows: Sequence[tuple[Any, ...]], column: int, default: Any = 0) -> list[Any]:
         known = {row[0]: row[column] for row in rows}
         return [known.get(edge, default) for edge in self.edges[:-1]]
-
-
-def _axis(first: datetime, last: datetime) -> _Axis:
-    length = last - first
-    step = _HOUR if length <= _BY_HOUR else _DAY if length <= _BY_DAY else _WEEK
-    begin, end = (_ORIGIN + (moment - _ORIGIN) // step * step for moment in (first, last))
-    return _Axis(step, [begin + n * step for n in range((end - begin) // step + 2)])
 
 
 def cards(published: Reader, status: Status, build_bytes: int) -> Iterator[Card]:
@@ -144,7 +126,7 @@ def cards(published: Reader, status: Status, build_bytes: int) -> Iterator[Card]
         sentence = "No hours have been loaded yet. Run `wme run` to fetch the newest hours."
         yield Card("History", sentence)
     else:
-        axis, recent = _axis(first, last), last - _RECENT
+        axis, recent = _Axis(first, last), last - _RECENT
         if axis.step > _HOUR:
             yield _history(published, axis)
         yield _delay(published, axis)
@@ -153,7 +135,7 @@ def cards(published: Reader, status: Status, build_bytes: int) -> Iterator[Card]
         yield _gone(published, max(first, recent), last)
         yield _rejects(published, axis)
     if first_load is not None:
-        loading = _axis(first_load, last_load)
+        loading = _Axis(first_load, last_load)
         rows = published.sql(LOADED, [loading.interval]).rows
         yield _throughput(loading, rows)
         yield _units(published, loading)
@@ -176,17 +158,15 @@ def _newest_hours(places: Sequence[Place], lacking: Counter[tuple[str, str, int]
         + (f"{counted(sum(found), 'hour')} missing, in {len(found):,} of these." if found else "no hours are missing.")
         + _cut(len(places))
     )
-    columns = ("project", *(_WORDS[state] for state in HourState), "newest hour (UTC)")
+    columns = ("project", *(figures.STATES[state][0] for state in HourState), "newest hour (UTC)")
     values = [(name, *place.counts().values(), place.newest_hour) for name, place in zip(rows, shown, strict=True)]
     return _map("Newest hours", sentence, edges, rows, Table("Newest hours by state", columns, values))
 
 
 def _history(published: Reader, axis: _Axis) -> Card:
     found = published.sql(statement("read/page/coverage"), [axis.interval, PLACES]).rows
-    [(count,)] = published.sql(
-        "SELECT count(*) FROM (SELECT DISTINCT project_id, namespace_id FROM hours WHERE table_name = ?)",
-        [ARTICLE_CHANGES.name],
-    ).rows
+    places = "SELECT count(DISTINCT (project_id, namespace_id)) FROM hours WHERE table_name = ?"
+    [(count,)] = published.sql(places, [ARTICLE_CHANGES.name]).rows
     states: dict[str, dict[datetime, str]] = {}
     totals: dict[str, tuple[Any, ...]] = {}
     for project, namespace, span, state, *rest in found:
@@ -207,7 +187,7 @@ def _history(published: Reader, axis: _Axis) -> Card:
 def _map(title: str, sentence: str, edges: list[datetime], rows: dict[str, list[str]], table: Table) -> Card:
     """Build a card with a coverage map that has a row for each project and a cell for each time span."""
     there = {state for states in rows.values() for state in states}
-    legend = [(_WORDS[state], f"state-{n}") for n, state in enumerate(figures.HEIGHTS) if state in there]
+    legend = [(words, f"state-{n}") for n, (state, (words, _)) in enumerate(figures.STATES.items()) if state in there]
     return Card(title, sentence, figures.coverage(edges, rows, sentence), legend, [table])
 
 
@@ -263,7 +243,7 @@ def _edited(published: Reader, recent: datetime) -> Card:
 
 
 def _gone(published: Reader, first: datetime, last: datetime) -> Card:
-    axis, gone = _axis(first, last), GONE
+    axis, gone = _Axis(first, last), GONE
     rows = published.sql(filled(GONE_SPANS, gone=gone), [first, axis.interval]).rows
     deleted, moved = (sum(row[n] for row in rows) for n in (1, 2))
     counts = f"{counted(deleted, 'deletion')}, {counted(moved, 'move')}"

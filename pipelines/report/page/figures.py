@@ -16,15 +16,15 @@ import vl_convert
 _WIDTH: Final = 360
 _HEIGHT: Final = 130
 _ROW: Final = 15
-#: Share of a row's height for each state of a coverage map, so that states differ not only in colour.
-HEIGHTS: Final = {
-    "loaded": 0.6,
-    "empty": 0.3,
-    "absent": 0.3,
-    "not_yet": 0.12,
-    "unknown": 0.92,
-    "missing": 0.92,
-    "past_retention": 0.92,
+#: Label and share of a row's height for each state of a coverage map, so that states differ not only in colour.
+STATES: Final = {
+    "loaded": ("loaded", 0.6),
+    "empty": ("empty file", 0.3),
+    "absent": ("absent from the batch listing", 0.3),
+    "not_yet": ("not published yet", 0.12),
+    "unknown": ("nothing recorded", 0.92),
+    "missing": ("missing", 0.92),
+    "past_retention": ("past retention, lost", 0.92),
 }
 #: Label format of numbers, by unit. Thousands and millions are abbreviated.
 _LABELS: Final = {"": "format(datum.value, '~s')", "B": "format(datum.value, '~s') + 'B'", "h": "datum.value + ' h'"}
@@ -103,7 +103,7 @@ def coverage(edges: Sequence[datetime], rows: Mapping[str, Sequence[str]], label
             },
             "encoding": {"x": _time("at", limits), "x2": {"field": "until"}, "y": row},
         }
-        for number, (state, height) in enumerate(HEIGHTS.items())
+        for number, (state, (_, height)) in enumerate(STATES.items())
         if state in spans
     ]
     return _svg({"layer": layers}, _ROW * len(rows), label)

@@ -17,7 +17,7 @@ from pipelines.definitions import build_defs
 from pipelines.report import status as statuses
 from pipelines.report.page import _facts, attention, figures, headline, write
 from pipelines.report.page.content import PLACES
-from pipelines.report.page.figures import HEIGHTS, areas, coverage
+from pipelines.report.page.figures import STATES, areas, coverage
 from pipelines.report.status import Status, collect
 from resources import datasets
 from resources.errors import MirrorError
@@ -279,7 +279,7 @@ def test_a_picture_has_a_shape_for_each_series_and_each_run_of_a_state_in_utc_an
     fills = [one.get("fill") for one in drawn.iter() if one.get("fill", "").startswith("var(--series")]
     assert fills == ["var(--series-0)", "var(--series-1)"]
     assert ET.fromstring(areas(edges, [[1, None, 3], [2, 2, 2]], "h", "lag")).get("aria-label") == "lag"
-    states = list(HEIGHTS)
+    states = list(STATES)
     edges = [START + number * ONE for number in range(len(states) + 1)]
     mapped = ET.fromstring(coverage(edges, {"a<b": states, "c": states}, "map"))
     cells = Counter(one.get("fill") for one in mapped.iter() if one.get("fill", "").startswith("var(--state"))

@@ -1,7 +1,7 @@
 """The main job, which runs Dagster's jobs for lists, snapshots, hours and the publication in this process."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -53,6 +53,7 @@ class RunReport:
 
 
 #: Commands report runs in tables and sentences instead of Dagster's log.
+_PUBLISHING = "Current articles and the published file"
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
@@ -123,91 +124,80 @@ def run(
         )
     if refresh_reference is None:
         refresh_reference = pending.reference_due(Layout(settings.data), datetime.now(UTC))
-    with _run_here(settings, hours, **overrides) as here:
-        # do not send a refused password again, which can lock the account, and do not wait twice for a lock
+    with _run_here(settings, hours, say, **overrides) as here:
         if refresh_reference:
-            say("Reference lists")
-            here.execute(jobs.REFERENCE)
-        for dataset, identifier in ((one, name) for one, names in (snapshots or {}).items() for name in names):
-            if not here.report.unavailable:
-                say(f"Snapshot {identifier} ({dataset.name})")
-                here.load_snapshot(dataset, identifier)
-        if "warehouse" in here.report.unavailable:
-            return here.report
-        try:
-            for dataset in filter(settings.scope_of, datasets.datasets(Family.SNAPSHOT)):
-                identifiers, unreadable = pending.archived_snapshots(dataset, settings)
-                here.report.failures += unreadable
-                for identifier in identifiers:
-                    say(f"Snapshot {identifier} ({dataset.name}), from the archive")
-                    here.load_snapshot(dataset, identifier, selection=layers.keys(dataset)[1:])
-            needed = hours and with_lacking and "warehouse" not in here.report.unavailable
-            lacking = pending.lacking_hours(settings, hours[-1], datetime.now(UTC)) if needed else ()
-            here.report.hours = sorted({*hours, *(hour for hour in lacking if hour >= first)})
-            for span in pending.spans(here.report.hours):
-                if not here.report.unavailable:
-                    say(_text(span))
-                    here.execute(jobs.HOURS, _range(span))
-            for dataset in filter(settings.scope_of, datasets.datasets(Family.HOURLY)):
-                if "warehouse" not in here.report.unavailable:
-                    archived = {*pending.archived_hours(dataset, settings)} - {*here.report.hours}
-                    for span in pending.spans(archived):
-                        say(f"{_text(span)} ({dataset.name}), from the archive")
-                        here.execute(jobs.HOURS, _range(span), selection=layers.keys(dataset)[1:])
-            say("Current articles and the published file")
-            here.execute(jobs.PUBLISH, WHEN_DUE)
-        except WarehouseBusyError as error:
-            here.report.failures.append(str(error))
-            here.report.unavailable.add("warehouse")
+            here.execute("Reference lists", jobs.REFERENCE)
+        for dataset, names in (snapshots or {}).items():
+            for name in names:
+                here.execute(f"Snapshot {name} ({dataset.name})", dataset.archive, partition_key=name)
+        for dataset in filter(settings.scope_of, datasets.datasets(Family.SNAPSHOT)):
+            names, unreadable = pending.archived_snapshots(dataset, settings)
+            here.report.failures += unreadable
+            for name in names:
+                line = f"Snapshot {name} ({dataset.name}), from the archive"
+                here.execute(line, dataset.archive, partition_key=name, archived=dataset)
+        lacking = pending.lacking_hours(settings, hours[-1], datetime.now(UTC)) if hours and with_lacking else ()
+        here.report.hours = sorted({*hours, *(hour for hour in lacking if hour >= first)})
+        here.load(here.report.hours)
+        for dataset in filter(settings.scope_of, datasets.datasets(Family.HOURLY)):
+            here.load({*pending.archived_hours(dataset, settings)} - {*here.report.hours}, archived=dataset)
+        here.execute(_PUBLISHING, jobs.PUBLISH, WHEN_DUE)
     return here.report
 
 
 def publish(settings: Settings, **overrides: Any) -> RunReport:
     """Apply pending hours and snapshots to the current articles, and publish even if no publication is due."""
     with _run_here(settings, **overrides) as here:
-        here.execute(jobs.PUBLISH)
+        here.execute(_PUBLISHING, jobs.PUBLISH)
     return here.report
 
 
 def look_up(settings: Settings, **overrides: Any) -> RunReport:
     """Look up watched and uncertain pages within the day's budget, and publish if due."""
     with _run_here(settings, **overrides) as here:
-        here.execute(jobs.LOOKUPS)
-        here.execute(jobs.PUBLISH, WHEN_DUE)
+        here.execute("Lookups", jobs.LOOKUPS)
+        here.execute(_PUBLISHING, jobs.PUBLISH, WHEN_DUE)
     return here.report
-
-
-def _range(hours: Sequence[datetime]) -> dict[str, str]:
-    return {RunTag.RANGE_START: key_of(hours[0]), RunTag.RANGE_END: key_of(hours[-1])}
-
-
-def _text(span: Sequence[datetime]) -> str:
-    return f"Hours {hour_text(span[0])} to {hour_text(span[-1])} UTC"
 
 
 class _Here:
     """Runner that executes jobs one after another in this process and collects their results in a report."""
 
-    def __init__(self, defs: dg.Definitions, instance: dg.DagsterInstance, mark: Mapping[str, str]) -> None:
+    def __init__(
+        self, defs: dg.Definitions, instance: dg.DagsterInstance, mark: Mapping[str, str], say: Callable[[str], None]
+    ) -> None:
         self.report = RunReport()
-        self._defs, self._instance, self._mark = defs, instance, mark
+        self._defs, self._instance, self._mark, self._say = defs, instance, mark, say
+
+    def load(self, hours: Iterable[datetime], archived: Dataset | None = None) -> None:
+        """Fetch and load each span of consecutive hours, or load a dataset's archived hours."""
+        source = "" if archived is None else f" ({archived.name}), from the archive"
+        for span in pending.spans(hours):
+            tags = {RunTag.RANGE_START: key_of(span[0]), RunTag.RANGE_END: key_of(span[-1])}
+            line = f"Hours {hour_text(span[0])} to {hour_text(span[-1])} UTC{source}"
+            self.execute(line, jobs.HOURS, tags, archived=archived)
 
     def execute(
         self,
+        line: str,
         job: str,
         tags: Mapping[str, str] | None = None,
         *,
-        selection: Sequence[dg.AssetKey] | None = None,
+        archived: Dataset | None = None,
         partition_key: str | None = None,
     ) -> None:
-        """Run one job, or only the assets in `selection`, and add durations and failures to the report."""
-        if "warehouse" in self.report.unavailable:
+        """Run one job, or only its assets after a dataset's archive, and add durations and failures to the report."""
+        # do not send a refused password again, which can lock the account, and do not wait twice for a lock
+        if self.report.unavailable and archived is None and job != jobs.PUBLISH:
             return
+        self._say(line)
+        if partition_key is not None:
+            self._instance.add_dynamic_partitions(job, [partition_key])
         result = self._defs.resolve_job_def(job).execute_in_process(
             instance=self._instance,
             tags={**self._mark, **(tags or {})},
             raise_on_error=False,
-            asset_selection=selection,
+            asset_selection=None if archived is None else layers.keys(archived)[1:],
             partition_key=partition_key,
             run_config=_QUIET,
         )
@@ -230,18 +220,14 @@ class _Here:
             if data.error is not None and data.error.cls_name == "DagsterExecutionInterruptedError":
                 # Dagster turns an interrupt into a failed step, but the complete run must end
                 raise KeyboardInterrupt
-            said = data.user_failure_data.metadata if data.user_failure_data is not None else {}
+            told, error = data.user_failure_data, data.error and (data.error.cause or data.error)
+            said = {} if told is None else told.metadata
             if (missing := said.get("unavailable")) is not None:
                 self.report.unavailable.add(str(missing.value))
                 self.report.unreachable |= missing.value == "service" and bool(said["retryable"].value)
-            if data.user_failure_data is not None and data.user_failure_data.description:
-                sentence = data.user_failure_data.description
-            elif data.error is not None:
-                cause = data.error.cause or data.error
-                sentence = f"{event.step_key}: {cause.message.strip()}"
-            else:
-                continue
-            name = steps.get(event.step_key or "", "")
+            name, sentence = steps.get(event.step_key or "", ""), (told and told.description) or ""
+            if error and not sentence:
+                sentence = f"{event.step_key}: {error.message.strip()}"
             failed.setdefault(sentence.removeprefix(f"{name}: "), []).append(name)
         # a job over several datasets prefixes each failure with its dataset, unless all datasets have the same failure
         ran = {steps[event.step_key] for event in result.all_events if event.step_key in steps}
@@ -252,18 +238,27 @@ class _Here:
         if not result.success and not sentences:
             sentences.append(f"The job {job} failed before its first step. Dagster's run history contains the run.")
         self.report.failures += [sentence for sentence in sentences if sentence not in self.report.failures]
-
-    def load_snapshot(self, dataset: Dataset, name: str, *, selection: Sequence[dg.AssetKey] | None = None) -> None:
-        self._instance.add_dynamic_partitions(dataset.archive, [name])
-        self.execute(dataset.archive, selection=selection, partition_key=name)
+        if "warehouse" in self.report.unavailable:
+            raise WarehouseBusyError(self.report.failures[-1])
 
 
 @contextmanager
-def _run_here(settings: Settings, hours: Sequence[datetime] = (), **overrides: Any) -> Iterator[_Here]:
-    """Tag the block's runs with this process, so that they are not mistaken for killed runs. The runs print nothing."""
+def _run_here(
+    settings: Settings, hours: Sequence[datetime] = (), say: Callable[[str], None] = lambda _: None, **overrides: Any
+) -> Iterator[_Here]:
+    """Tag the block's runs with this process, so that they are not mistaken for killed runs. The runs print nothing.
+
+    The block ends early if the warehouse is unavailable.
+    """
     defs = build_defs(settings, asked=hours, all_datasets=True, **overrides)
     with processes.opened(settings.dagster_home) as instance, processes.under_way(instance) as mark:
-        yield _Here(defs, instance, mark)
+        here = _Here(defs, instance, mark, say)
+        try:
+            yield here
+        except WarehouseBusyError as error:
+            here.report.unavailable.add("warehouse")
+            if str(error) not in here.report.failures:
+                here.report.failures.append(str(error))
 
 
 def outlast(

@@ -16,6 +16,7 @@ import click
 
 from pipelines.cli import terminal
 from pipelines.process import interrupts
+from resources.data_folder import ui_lock
 from resources.datasets.live import LIVE_CHANGES, Step
 from resources.enterprise import StreamOptions
 from resources.formatting import counted
@@ -56,14 +57,15 @@ def sandbox(*, arguments: tuple[str, ...]) -> None:
 )
 def ui(*, port: int, prepare: bool) -> None:
     """Start the Dagster UI and daemon for this data folder."""
-    from pipelines.process import processes
+    from pipelines.process import processes, supervisor
 
     settings = read_settings()
     if prepare:
         with processes.opened(settings.dagster_home) as opened:
             terminal.say(f"Dagster's instance: {opened.root_directory}")
         return
-    processes.unserved(settings.data)
+    if (lock := ui_lock(settings.data)).exists():
+        supervisor.hold(lock).release()
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

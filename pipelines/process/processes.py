@@ -107,7 +107,7 @@ def end_killed(instance: dg.DagsterInstance, location: str | None = None, beginn
             run = record.dagster_run
             name, origin = _process_of(run), run.remote_job_origin
             if name is not None:
-                gone = (path := _lock_path(home, name)).exists() and not _is_held(path)
+                gone = (path := home / "processes" / f"{name}.lock").exists() and not _is_held(path)
             else:
                 gone = (
                     record.start_time is not None
@@ -155,7 +155,7 @@ def _process_of(run: dg.DagsterRun) -> str | None:
 
 
 def _take(home: Path) -> FileLock:
-    path = _lock_path(home, uuid.uuid4().hex)
+    path = home / "processes" / f"{uuid.uuid4().hex}.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path)
     lock.acquire()
@@ -176,10 +176,6 @@ def _is_held(path: Path) -> bool:
             return False
     except Timeout:
         return True
-
-
-def _lock_path(home: Path, name: str) -> Path:
-    return home / "processes" / f"{name}.lock"
 
 
 #: SQLite's error names for a damaged file.
@@ -262,15 +258,6 @@ def _settings(home: Path) -> Any:
         ) from error
 
 
-def unserved(data: Path) -> None:
-    """Check that no `wme ui` is serving the data folder. Raises InstanceError otherwise."""
-    lock = ui_lock(data)
-    if lock.exists():
-        if (taken := supervisor.hold(lock)) is None:
-            raise InstanceError(supervisor.refusal(lock))
-        taken.release()
-
-
 def serve(data: Path, port: int = 3000) -> None:
     """Run the Dagster UI and daemon for a data folder in the foreground. Ctrl-C stops both servers and their runs."""
     data = data.absolute()
@@ -281,6 +268,7 @@ def serve(data: Path, port: int = 3000) -> None:
     # Dagster loads the `.env` of its working folder even if another settings file is configured
     os.chdir(data / FOLDER if os.environ.get(ENV_FILE) else PROJECT)
     # `dg dev`, which Dagster recommends, is a developer tool that starts the same command
-    words = [sys.executable, "-W", "ignore:Function `dev_command`", "-m", "pipelines.process.dagster_internals"]
+    words = [sys.executable, "-m", supervisor.__name__, str(ui_lock(data))]
+    words += [sys.executable, "-W", "ignore:Function `dev_command`", "-m", dagster_internals.__name__]
     words += ["--workspace", str(data / FOLDER / WORKSPACE.name), "--port", str(port), "--log-level", "warning"]
-    os.execv(sys.executable, supervisor.words(ui_lock(data), words))  # noqa: S606 - our own environment's command
+    os.execv(sys.executable, words)  # noqa: S606 - our own environment's command

@@ -30,25 +30,17 @@ _LOCK_SECONDS = 2.0
 _POLL_SECONDS = 0.05
 
 
-def hold(lock: Path) -> FileLock | None:
-    """Acquire the `wme ui` lock and hold it until this process ends. Return None if another process holds the lock."""
+def hold(lock: Path) -> FileLock:
+    """Acquire the `wme ui` lock. If another process holds the lock, exit with a message."""
     taken = FileLock(lock, timeout=_LOCK_SECONDS)
     try:
         taken.acquire()
     except Timeout:
-        return None
+        sys.exit(
+            f"Another `wme ui` is already serving {lock.parent.parent}, and two daemons would start every run twice. "
+            "Nothing was started. Stop the other `wme ui` first. For another mirror, set WME_DATA to another folder."
+        )
     return taken
-
-
-def refusal(lock: Path) -> str:
-    return (
-        f"Another `wme ui` is already serving {lock.parent.parent}, and two daemons would start every run twice. "
-        "Nothing was started. Stop the other `wme ui` first. For another mirror, set WME_DATA to another folder."
-    )
-
-
-def words(lock: Path, command: list[str]) -> list[str]:
-    return [sys.executable, "-m", __name__, str(lock), *command]
 
 
 def end_with_supervisor() -> None:
@@ -71,9 +63,7 @@ def end_with_supervisor() -> None:
 def main() -> None:
     interrupts.watch(END_SECONDS + 2 * _KILL_SECONDS)
     lock, *command = sys.argv[1:]
-    held = hold(Path(lock))
-    if held is None:
-        sys.exit(refusal(Path(lock)))
+    _lock = hold(Path(lock))  # until this process ends
     process = subprocess.Popen(  # noqa: S603 - our own environment's command
         command,
         stdin=subprocess.PIPE,

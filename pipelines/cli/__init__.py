@@ -54,42 +54,36 @@ class Group(click.Group):
 class _Lazy(Group):
     def sentences(self) -> dict[str, str]:
         """Return the first sentence of each docstring. The source code is parsed, because imports take a second."""
-        found = {}
-        for module, names in _MODULES.items():
-            tree = ast.parse(Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8"))
-            for node in tree.body:
-                if isinstance(node, ast.FunctionDef) and node.name in names:
-                    stub = click.Command(node.name, help=ast.get_docstring(node))
-                    found[node.name] = stub.get_short_help_str(limit=1000)
-        return found
+        sources = (Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8") for module in _MODULES)
+        return {
+            node.name: click.Command(node.name, help=ast.get_docstring(node)).get_short_help_str(limit=1000)
+            for source in sources
+            for node in ast.parse(source).body
+            if isinstance(node, ast.FunctionDef) and node.name in _MODULE_OF
+        }
 
 
 def main() -> None:
     """Run a command. Expected failures print a message to standard error and exit with code 1."""
+    code = 1
     try:
-        wme.main(prog_name="wme", standalone_mode=False)
-    except click.exceptions.Exit as stop:
-        sys.exit(stop.exit_code)
+        sys.exit(wme.main(prog_name="wme", standalone_mode=False))
     except click.ClickException as error:
-        from pipelines.cli import terminal
-
-        told = io.StringIO()
-        error.show(told)
-        terminal.echo(told.getvalue(), nl=False, err=True)
-        sys.exit(error.exit_code)
+        shown, code = io.StringIO(), error.exit_code
+        error.show(shown)
+        text = shown.getvalue().removesuffix("\n")
     except click.Abort:
-        click.echo("The command needs a reply, but standard input has ended. Nothing was changed.", err=True)
-        sys.exit(1)
+        text = "The command needs a reply, but standard input has ended. Nothing was changed."
     except BrokenPipeError:
         sys.exit(1)
     except Exception as error:
-        sentence = _sentence(error)
-        if sentence is None:
+        text = _sentence(error) or ""
+        if not text:
             raise
-        from pipelines.cli import terminal
+    from pipelines.cli import terminal
 
-        terminal.echo(sentence, err=True)
-        sys.exit(1)
+    terminal.echo(text, err=True)
+    sys.exit(code)
 
 
 def _sentence(error: Exception) -> str | None:

@@ -190,13 +190,11 @@ def _name(kind: str, pattern: str, named: str, example: str) -> Callable[[str], 
     return parse
 
 
-def dataset_name(family: Family) -> Callable[[str | Dataset], Dataset]:
+def dataset_name(family: Family) -> Callable[[str], Dataset]:
     """Return a parser for names of the declared datasets in a family."""
 
-    def parse(value: str | Dataset) -> Dataset:
+    def parse(value: str) -> Dataset:
         declared = {one.name: one for one in datasets.datasets(family)}
-        if isinstance(value, Dataset):
-            return value  # the default
         if value not in declared:
             raise click.BadParameter(f"{value!r} is not one of {', '.join(declared)}.")
         return declared[value]
@@ -213,8 +211,6 @@ hours_option = click.option(
     show_default=True,
     help="Number of hours to look back (for example 72).",
 )
-
-
 #: The `--quiet` option of commands that run in cron.
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only failures, for cron.")
 
@@ -224,9 +220,10 @@ def dataset_option(family: Family) -> Callable[[Callable[..., Any]], Callable[..
     return click.option(
         "--dataset",
         type=dataset_name(family),
-        default=datasets.default(family),
+        default=datasets.default(family).name,
+        show_default=True,
         metavar="NAME",
-        help=f"Name of the dataset's table.  [default: {datasets.default(family).name}]",
+        help="Name of the dataset's table.",
     )
 
 
@@ -236,8 +233,6 @@ _IDENTIFIER = r"[A-Za-z0-9][A-Za-z0-9_-]*"
 SNAPSHOT = _name("id", _IDENTIFIER, "snapshot", "enwiki_namespace_0")
 CHUNK = _name("chunk", _IDENTIFIER, "chunk", "enwiki_namespace_0_chunk_0 or 0")
 FILE = _name("id", _IDENTIFIER, "file identifier", "enwiki_namespace_0")
-
-
 _SANDBOX = "the built-in sandbox (synthetic pages; to use an account, set WME_USERNAME and WME_PASSWORD)"
 
 

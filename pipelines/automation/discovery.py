@@ -49,8 +49,6 @@ LOADED_AT = datetime.now(UTC)
 _ARTICLES: Final = keys(ARTICLE_CHANGES)
 #: Coverage states that another run over the hour would not change.
 DONE: Final = frozenset({HourState.LOADED, HourState.EMPTY, HourState.ABSENT, HourState.PAST_RETENTION})
-
-
 #: First and last hour of a range.
 Span = tuple[datetime, datetime]
 
@@ -94,13 +92,9 @@ def _is_due(listing: Path, hour: datetime, now: datetime, places: set[tuple[str,
 
 @dataclass
 class Open:
-    """Missing hours, grouped by whether they can be requested.
+    """Missing hours that can be requested, that have a run in progress, or that wait until a time after a failure.
 
-    Attributes:
-        wanted: Hours that can be requested.
-        busy: Hours with a run in progress.
-        waiting: Hours that failed recently, with the time of the next request.
-        have_failed: True if a recently failed run included one of the wanted hours.
+    `have_failed` is true if a recently failed run included one of the `wanted` hours.
     """
 
     wanted: list[datetime] = field(default_factory=list)
@@ -157,13 +151,9 @@ def _span_of(run: dg.DagsterRun, layers: Collection[dg.AssetKey]) -> Span | None
     """Return a run's range of hours, or None if the run has no hours or does not include any of these assets."""
     # an empty selection means all assets of the job, as in runs that commands start
     is_over = not run.asset_selection.isdisjoint(layers) if run.asset_selection else prefix_of(layers).runs(run)
-    if not is_over:
-        return None
     first, last = partitions_of(run)
-    if first is None or last is None:
-        return None
     with suppress(ValueError):  # the partition is a snapshot
-        return hour_of(first), hour_of(last)
+        return (hour_of(first), hour_of(last)) if is_over and first and last else None
     return None
 
 

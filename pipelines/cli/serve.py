@@ -34,17 +34,12 @@ def sandbox(*, arguments: tuple[str, ...]) -> None:
     """Run the built-in local content service in the foreground. `wme sandbox --help` lists its options."""
     from resources.sandbox.__main__ import main as serve
 
-    ended = threading.Event()
-
     def end() -> None:
         _thread.interrupt_main()  # the sandbox handles signals itself and ends gracefully
-        ended.wait()
+        threading.main_thread().join()
 
-    try:
-        with interrupts.tidied(end):
-            sys.exit(serve(arguments, called="wme sandbox", state=read_data() / "sandbox"))
-    finally:
-        ended.set()
+    with interrupts.tidied(end):
+        sys.exit(serve(arguments, called="wme sandbox", state=read_data() / "sandbox"))
 
 
 @click.command(cls=terminal.Writing)
@@ -177,7 +172,7 @@ def stream(*, hours: float | None, seconds: float | None, every: float, connecti
     lake = LiveLake(Layout(settings.data), LIVE_CHANGES, ARTICLE_CHANGES, frozenset(settings.bodies), settings.scope)
     warehouse = Warehouse(settings.data, lock_timeout=2.0)  # enough to read the loaded hours
     now = datetime.now(UTC)
-    ended, done = threading.Event(), threading.Event()
+    ended = threading.Event()
     until = None if seconds is None else time.monotonic() + seconds
     count = 0
 
@@ -188,23 +183,20 @@ def stream(*, hours: float | None, seconds: float | None, every: float, connecti
 
     def end() -> None:
         ended.set()
-        done.wait(2.5)  # until the buffered events are stored
+        threading.main_thread().join(2.5)  # until the buffered events are stored
 
     with interrupts.tidied(end), enterprise.client() as client:
-        try:
-            keep(
-                client,
-                lake,
-                settings.data / "state",
-                since=None if hours is None else now - timedelta(hours=hours),
-                clock=lambda: datetime.now(UTC),
-                ended=lambda: ended.is_set() or (until is not None and time.monotonic() >= until),
-                say=say,
-                warn=terminal.warn,
-                options=StreamOptions(connections=connections, record_bytes=settings.max_record_mb << 20),
-                step_seconds=every,
-                loaded=partial(loaded_hours, warehouse, settings.scope),
-            )
-        finally:
-            done.set()
+        keep(
+            client,
+            lake,
+            settings.data / "state",
+            since=None if hours is None else now - timedelta(hours=hours),
+            clock=lambda: datetime.now(UTC),
+            ended=lambda: ended.is_set() or (until is not None and time.monotonic() >= until),
+            say=say,
+            warn=terminal.warn,
+            options=StreamOptions(connections=connections, record_bytes=settings.max_record_mb << 20),
+            step_seconds=every,
+            loaded=partial(loaded_hours, warehouse, settings.scope),
+        )
     terminal.say(f"Stored {counted(count, 'event')} in {lake.folder}. The next run resumes at the next event.")

@@ -42,15 +42,9 @@ def verify(warehouse: Warehouse, reporter: Reporter) -> str:
 
     Damaged files are then treated as missing. The publication reports missing files.
     """
-    lake = warehouse.data / "lake"
-    named = [path for (path,) in warehouse.sql(_FILES).rows]
-    paths = [
-        path
-        for path in dict.fromkeys(half for name in named for half in (name, with_bodies(name)))
-        if (lake / path).is_file()
-    ]
-    engine = Engine(workers=machine.cores(), reporter=reporter)
-    sizes = {path: (lake / path).stat().st_size for path in paths}
+    lake, engine = warehouse.data / "lake", Engine(workers=machine.cores(), reporter=reporter)
+    halves = dict.fromkeys(half for (name,) in warehouse.sql(_FILES).rows for half in (name, with_bodies(name)))
+    sizes = {path: (lake / path).stat().st_size for path in halves if (lake / path).is_file()}
 
     def read(path: str) -> str | None:
         try:
@@ -63,12 +57,12 @@ def verify(warehouse: Warehouse, reporter: Reporter) -> str:
 
     found = []
     with engine.task("verify the lake", sum(sizes.values()), "B") as advance:
-        for path, outcome in zip(paths, engine.map(read, paths), strict=True):
+        for path, outcome in zip(sizes, engine.map(read, sizes), strict=True):
             if (why := outcome.unwrap()) is not None:
                 warehouse.note_damage(path, why)
                 found.append(f"{path} ({why})")
     wrong = f"Damaged files: {', '.join(found)}." if found else "No files are damaged."
-    return f"Verified {counted(len(paths), 'lake file')}. {wrong}"
+    return f"Verified {counted(len(sizes), 'lake file')}. {wrong}"
 
 
 def rebuild(settings: Settings, only: Only | None = None, **overrides: Any) -> Rebuilt:
@@ -122,12 +116,9 @@ class Selection:
 
     def where(self) -> tuple[str, list[Any]]:
         """Return an SQL condition on the `rejects` table, and the condition's parameters."""
-        found: dict[str, Any] = {
-            "batch_hour = ?": self.hour,
-            "project_id = ?": self.project,
-            "contains(lower(reason), lower(?))": self.reason,
-        }
-        chosen = {condition: value for condition, value in found.items() if value is not None}
+        conditions = ("batch_hour = ?", "project_id = ?", "contains(lower(reason), lower(?))")
+        values: tuple[Any, ...] = (self.hour, self.project, self.reason)
+        chosen = {text: value for text, value in zip(conditions, values, strict=True) if value is not None}
         return " AND ".join(chosen) or "true", list(chosen.values())
 
 
@@ -176,11 +167,8 @@ def lines(
 
 def as_json(line: dict[str, Any], layout: Layout) -> Iterator[str]:
     """Yield a row of `lines` as parts of a JSON object, with the complete record in base64 as `raw_base64`."""
-    plain: dict[str, Any] = {
-        name: value.isoformat() if isinstance(value, datetime) else value for name, value in line.items()
-    }
-    raw = plain.pop("raw", None)
-    text = json.dumps(plain, ensure_ascii=False)
+    plain = {name: value for name, value in line.items() if name != "raw"}
+    text, raw = json.dumps(plain, ensure_ascii=False, default=datetime.isoformat), line.get("raw")
     if raw is None:
         yield text
         return
@@ -196,13 +184,10 @@ def as_json(line: dict[str, Any], layout: Layout) -> Iterator[str]:
 
 @dataclass
 class Retry:
-    """Archives with rejected records, grouped by whether a retry can help.
+    """Hours and snapshots to convert again (`parts`), with their projects and namespaces.
 
-    Attributes:
-        parts: Hours and snapshots to convert again, with their projects and namespaces.
-        archives: Numbers of rejected records in the archives of these parts, by archive.
-        unavailable: Counts of rejected records in archives that cannot be converted because a file is not on disk.
-        current_count: Number of rejected records that the current converter would reject again.
+    `archives` counts the rejected records by archive of these parts, `unavailable` those by archive that cannot be
+    converted because a file is not on disk, and `current_count` those that the current converter would reject again.
     """
 
     parts: dict[Part, set[tuple[str, int]]] = field(default_factory=lambda: defaultdict(set))

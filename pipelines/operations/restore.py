@@ -134,31 +134,26 @@ def _restore_files(backup: Backup, data: Path, advance: Callable[[float], None])
         )
     done = Restored(backup)
     with store.reporting_full(data, _KEPT):
-        for is_build in (False, True):
-            for name, digest in backup.sums():
-                if (name == BUILD) == is_build:
-                    _put(done, data, name, digest, advance)
+        names = (one for is_build in (False, True) for one in backup.sums() if (one[0] == BUILD) == is_build)
+        for name, digest in names:
+            original, target = backup.path / name, files.within(data, name)
+            files.check_way(data, target)
+            try:
+                seen = original.lstat()
+                source = Source(name, original, seen.st_size, seen.st_mtime_ns)
+                is_complete = source.is_same(target) and files.md5_of(target, advance) == digest
+                is_complete = is_complete or store.copy(source, target, advance) == digest
+            except FileNotFoundError:
+                is_complete = False
+            if is_complete:
+                done.file_count += 1
+                done.size_bytes += seen.st_size
+            else:
+                target.unlink(missing_ok=True)
+                done.damaged.append(name)
     if BUILD in done.damaged:
         raise BackupError(
             f"The backup file {backup.path / BUILD} is damaged. All other files were restored. Restore an older backup "
             "into an empty folder, or run `wme rebuild` to create the warehouse from the restored archive."
         )
     return done
-
-
-def _put(done: Restored, data: Path, name: str, digest: str, advance: Callable[[float], None]) -> None:
-    original, target = done.backup.path / name, files.within(data, name)
-    files.check_way(data, target)
-    try:
-        seen = original.lstat()
-        source = Source(name, original, seen.st_size, seen.st_mtime_ns)
-        is_complete = source.is_same(target) and files.md5_of(target, advance) == digest
-        is_complete = is_complete or store.copy(source, target, advance) == digest
-    except FileNotFoundError:
-        is_complete = False
-    if is_complete:
-        done.file_count += 1
-        done.size_bytes += seen.st_size
-    else:
-        target.unlink(missing_ok=True)
-        done.damaged.append(name)

@@ -69,6 +69,8 @@ class Prefix:
         )
 
     def _asset(self, made: dg.AssetsDefinition) -> dg.AssetsDefinition:
+        # None means that the run configuration allows any field
+        fields = getattr(made.op.config_schema.as_field().config_type, "fields", None)
         declare = dg.multi_asset(
             name=self.name(made.op.name),
             specs=[self._spec(spec) for spec in made.specs],
@@ -79,7 +81,7 @@ class Prefix:
             can_subset=made.can_subset,
             backfill_policy=made.backfill_policy,
             pool=None if made.op.pool is None else self.name(made.op.pool),
-            config_schema=_fields(made.op),
+            config_schema=None if fields is None else dict(fields),
         )
         return declare(self.adapted(_function(made.op)))
 
@@ -145,9 +147,3 @@ def prefix_of(keys: Iterable[dg.AssetKey]) -> Prefix:
 def _function(op: dg.OpDefinition) -> Callable[..., Any]:
     compute: Any = op.compute_fn
     return compute.decorated_fn  # type: ignore[no-any-return]
-
-
-def _fields(op: dg.OpDefinition) -> dict[str, Any] | None:
-    """Return the fields of an op's run configuration, or None if any field is allowed."""
-    fields = getattr(op.config_schema.as_field().config_type, "fields", None)
-    return None if fields is None else dict(fields)

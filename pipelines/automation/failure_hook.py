@@ -106,12 +106,7 @@ def _run(words: list[str], body: bytes, seconds: float) -> str | None:
     environ = {name: value for name, value in os.environ.items() if name not in _SECRETS}
     try:
         process = subprocess.Popen(  # noqa: S603 - the operator's own program
-            words,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            cwd=PROJECT,
-            env=environ,
-            start_new_session=True,
+            words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd=PROJECT, env=environ, start_new_session=True
         )
     except OSError as error:
         return f"program in WME_ON_FAILURE could not be started ({error.strerror})"

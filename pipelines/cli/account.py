@@ -97,13 +97,8 @@ def _typed(wanted: Wanted) -> str:
             f"The {wanted.name} is required, but there is no terminal for a prompt. Nothing was sent. Set "
             f"{wanted.variable}, or use --password-stdin and write the {wanted.name} to standard input."
         )
-    answer: str = click.prompt(
-        wanted.name.capitalize(),
-        hide_input=True,
-        confirmation_prompt=f"Repeat the {wanted.name}" if wanted.is_new else False,
-        err=True,
-    )
-    return answer
+    repeat = f"Repeat the {wanted.name}" if wanted.is_new else False
+    return str(click.prompt(wanted.name.capitalize(), hide_input=True, confirmation_prompt=repeat, err=True))
 
 
 class _Auth(Group):

@@ -82,11 +82,8 @@ def report(*, output: Path | None, is_shown: bool) -> None:
     from pipelines.report import page
 
     made = page.write(read_settings(), output)
-    attention = (
-        "Nothing needs attention"
-        if not made.attention_count
-        else f"Needs attention: {counted(made.attention_count, 'line')}"
-    )
+    count = made.attention_count
+    attention = f"Needs attention: {counted(count, 'line')}" if count else "Nothing needs attention"
     terminal.say(f"{made.path} was written ({size_text(made.size_bytes)}, {made.seconds:.1f} s). {attention}.")
     if is_shown:
         click.launch(str(made.path))

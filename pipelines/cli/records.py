@@ -43,7 +43,7 @@ _filter = click.option(
 _TITLED = (
     click.option("--limit", type=click.IntRange(1, 10), help="Maximum number of projects in the response. Default: 3."),
     click.option("--language", metavar="CODE", help="Show only projects in this language, for example fr."),
-    click.option("--project", type=PROJECT, help="Show only this project, for example enwiki."),
+    click.option("--project", type=PROJECT, metavar="PROJECT", help="Show only this project, for example enwiki."),
 )
 _json_lines = click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for scripts.")
 

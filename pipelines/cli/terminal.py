@@ -178,7 +178,7 @@ def hour(value: str) -> datetime:
         raise click.BadParameter(f"{value!r} is not a valid hour. A valid example is 2026-11-20T05 (UTC).") from None
 
 
-def _name(kind: str, pattern: str, named: str, example: str) -> Callable[[str], str]:
+def _name(pattern: str, named: str, example: str) -> Callable[[str], str]:
     """Return a parser for names from the service that are also used as folder names."""
 
     def parse(value: str) -> str:
@@ -186,7 +186,6 @@ def _name(kind: str, pattern: str, named: str, example: str) -> Callable[[str], 
             raise click.BadParameter(f"{value!r} is not a valid {named}. A valid example is {example}.")
         return value
 
-    parse.__name__ = kind  # click's placeholder in the help
     return parse
 
 
@@ -228,11 +227,11 @@ def dataset_option(family: Family) -> Callable[[Callable[..., Any]], Callable[..
 
 
 HOUR = hour
-PROJECT = _name("project", r"[a-z0-9_]+", "project", "enwiki")
+PROJECT = _name(r"[a-z0-9_]+", "project", "enwiki")
 _IDENTIFIER = r"[A-Za-z0-9][A-Za-z0-9_-]*"
-SNAPSHOT = _name("id", _IDENTIFIER, "snapshot", "enwiki_namespace_0")
-CHUNK = _name("chunk", _IDENTIFIER, "chunk", "enwiki_namespace_0_chunk_0 or 0")
-FILE = _name("id", _IDENTIFIER, "file identifier", "enwiki_namespace_0")
+SNAPSHOT = _name(_IDENTIFIER, "snapshot", "enwiki_namespace_0")
+CHUNK = _name(_IDENTIFIER, "chunk", "enwiki_namespace_0_chunk_0 or 0")
+FILE = _name(_IDENTIFIER, "file identifier", "enwiki_namespace_0")
 _SANDBOX = "the built-in sandbox (synthetic pages; to use an account, set WME_USERNAME and WME_PASSWORD)"
 
 

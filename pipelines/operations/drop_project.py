@@ -42,10 +42,7 @@ class Remains:
 
 
 def survey(settings: Settings, project: str) -> Remains:
-    """Find a project's data in the warehouse, the archive and the lake, without changing anything.
-
-    Raises WarehouseBusyError if another process keeps the warehouse locked until the timeout.
-    """
+    """Find a project's data in the warehouse, the archive and the lake, without changing anything."""
     layout, warehouse = Layout(settings.data), Warehouse(settings.data, storage_version=settings.storage_version)
     built = warehouse.build_path.exists()
     # match names that begin with the project's identifier. A leading dot marks an unfinished file

@@ -2,9 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from itertools import groupby
 
-from assets.layers import HOUR
 from assets.steps import hour as batches
 from assets.steps import snapshot as snapshot_sets
 from assets.steps.converting import NotArchivedError
@@ -91,12 +89,6 @@ def archived_snapshots(dataset: Dataset, settings: Settings) -> tuple[list[str],
         if one.version not in versions and all(one.exported_at > moment for moment in versions.values()):
             found.append(one.identifier)
     return found, failures
-
-
-def spans(hours: Iterable[datetime]) -> list[list[datetime]]:
-    """Group hours into spans of consecutive hours."""
-    numbered = groupby(enumerate(sorted(hours)), lambda one: one[1] - one[0] * HOUR)
-    return [[hour for _, hour in span] for _, span in numbered]
 
 
 def reference_due(layout: Layout, now: datetime) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import Any
 
 import dagster as dg
@@ -172,7 +173,8 @@ class _Here:
     def load(self, hours: Iterable[datetime], archived: Dataset | None = None) -> None:
         """Fetch and load each span of consecutive hours, or load a dataset's archived hours."""
         source = "" if archived is None else f" ({archived.name}), from the archive"
-        for span in pending.spans(hours):
+        for _, numbered in groupby(enumerate(sorted(hours)), lambda one: one[1] - one[0] * HOUR):
+            span = [hour for _, hour in numbered]
             tags = {RunTag.RANGE_START: key_of(span[0]), RunTag.RANGE_END: key_of(span[-1])}
             line = f"Hours {hour_text(span[0])} to {hour_text(span[-1])} UTC{source}"
             self.execute(line, jobs.HOURS, tags, archived=archived)

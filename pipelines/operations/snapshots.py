@@ -34,20 +34,11 @@ def check(plans: Sequence[SnapshotPlan]) -> None:
 
 
 def plan(
-    client: EnterpriseClient,
-    settings: Settings,
-    identifiers: Iterable[str],
-    options: FetchOptions,
-    dataset: Dataset,
+    client: EnterpriseClient, settings: Settings, identifiers: Iterable[str], options: FetchOptions, dataset: Dataset
 ) -> list[SnapshotPlan]:
-    """Plan the download of snapshots into the archive, without using quota or changing anything.
+    """Plan the download of snapshots (for example enwiki_namespace_0), without using quota or changing anything.
 
-    `identifiers` contains the service's names, for example enwiki_namespace_0.
-
-    Raises:
-        NotFound: A snapshot does not exist.
-        UnknownNameError: A snapshot's project or namespace does not exist.
-        InvalidRequest: Chunks were requested, but the snapshot has no chunks.
+    Raises NotFound or UnknownNameError if a snapshot does not exist, and InvalidRequest if it has no requested chunks.
     """
     layout = Layout(settings.data)
     plans = []

@@ -222,10 +222,9 @@ def opened(home: Path) -> Iterator[dg.DagsterInstance]:
                 instance = stack.enter_context(dg.DagsterInstance.from_ref(_settings(home)))
                 end_killed(instance)
                 known = {pool.name for pool in instance.event_log_storage.get_pool_limits()}
-                for pool in POOLS:
-                    if pool not in known:
-                        # the daemon's first queue evaluation applies only the limits of known pools
-                        instance.event_log_storage.initialize_concurrency_limit_to_default(pool)
+                for pool in set(POOLS) - known:
+                    # the daemon's first queue evaluation applies only the limits of known pools
+                    instance.event_log_storage.initialize_concurrency_limit_to_default(pool)
             yield instance
     except Exception as error:
         cause: BaseException | None = error

@@ -65,11 +65,7 @@ def main() -> None:
     lock, *command = sys.argv[1:]
     _lock = hold(Path(lock))  # until this process ends
     process = subprocess.Popen(  # noqa: S603 - our own environment's command
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        process_group=0,
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, process_group=0
     )
     with interrupts.tidied(lambda: _end(process.pid)):
         output = threading.Thread(target=_copy, args=(process,), name="output", daemon=True)

@@ -124,15 +124,14 @@ def with_report(app: ASGIApp, page: Path) -> ASGIApp:
         headers = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
         answer: Response
         try:
-            content = await asyncio.to_thread(page.read_bytes)
+            content = (await asyncio.to_thread(page.read_bytes)).replace(b"</header>", _LINKS + b"</header>", 1)
+            answer = HTMLResponse(content, headers=headers)
         except FileNotFoundError:
             answer = PlainTextResponse(
                 "There is no report yet. Materialize published/report in the Dagster UI, or run `wme report`.\n",
                 404,
                 headers,
             )
-        else:
-            answer = HTMLResponse(content.replace(b"</header>", _LINKS + b"</header>", 1), headers=headers)
         await answer(scope, receive, send)
 
     return serve

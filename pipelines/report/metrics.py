@@ -31,15 +31,9 @@ FIGURES: Final = {
 #: Metric name and help text of each stream figure.
 STREAM: Final = {
     "is_running": ("stream_running", "1 if a process is reading the stream, otherwise 0."),
-    "newest_published_at": (
-        "stream_newest_event_timestamp_seconds",
-        "Publication time of the newest stored event.",
-    ),
+    "newest_published_at": ("stream_newest_event_timestamp_seconds", "Publication time of the newest stored event."),
     "lag_seconds": ("stream_lag_seconds", "Age of the newest stored event."),
-    "kept_until": (
-        "stream_kept_until_timestamp_seconds",
-        "Time when the service stops retaining the unread events.",
-    ),
+    "kept_until": ("stream_kept_until_timestamp_seconds", "Time when the service stops retaining the unread events."),
     "events_per_second": ("stream_events_per_second", "Number of events per second in the newest run."),
 }
 
@@ -53,11 +47,11 @@ def text(status: Status, now: datetime) -> bytes:
 
     gauge("status_timestamp_seconds", "Time at which these figures were collected.").set(now.timestamp())
     gauge("attention", "Number of problems that `wme status` reports.").set(len(status.troubles))
-    for named, figures in ((FIGURES, status.figures), (STREAM, status.stream or {})):
-        for name, (metric, meaning) in named.items():
-            if (value := figures.get(name)) is not None:
-                is_moment = isinstance(value, str)
-                gauge(metric, meaning).set(datetime.fromisoformat(value).timestamp() if is_moment else float(value))
+    figures = status.figures | (status.stream or {})
+    for name, (metric, meaning) in (FIGURES | STREAM).items():
+        if (value := figures.get(name)) is not None:
+            is_moment = isinstance(value, str)
+            gauge(metric, meaning).set(datetime.fromisoformat(value).timestamp() if is_moment else float(value))
     if status.places:
         newest = gauge("newest_hour_timestamp_seconds", "Start of the newest hour whose data is complete.", _PLACE)
         gaps = gauge(

@@ -48,64 +48,58 @@ _TITLED = (
 _json_lines = click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for scripts.")
 
 
-def queried(kind: Kind) -> Callable[[Command], Command]:
+def queried(kind: Kind, command: Command) -> Command:
     """Add the query options that endpoints of this kind support. The command receives the query as `asked`."""
 
-    def decorate(command: Command) -> Command:
-        @functools.wraps(command)
-        def run(
-            *,
-            fields: tuple[str, ...],
-            filters: tuple[str, ...] = (),
-            project: str | None = None,
-            language: str | None = None,
-            limit: int | None = None,
-            **own: Any,
-        ) -> None:
-            equal = {"is_part_of.identifier": project, "in_language.identifier": language}
-            conditions = [Filter(name, value) for name, value in equal.items() if value is not None]
-            for text in filters:
-                name, equals, value = text.partition("=")
-                if not equals:
-                    raise click.UsageError(
-                        f"The filter {text!r} is not valid. Use the form FIELD=VALUE, for example "
-                        "in_language.identifier=en."
-                    )
-                conditions.append(Filter(name, _value(value)))
-            names = tuple(name.strip() for text in fields for name in text.split(",") if name.strip())
-            command(asked=Query(fields=names, filters=tuple(conditions), limit=limit), **own)
+    @functools.wraps(command)
+    def run(
+        *,
+        fields: tuple[str, ...],
+        filters: tuple[str, ...] = (),
+        project: str | None = None,
+        language: str | None = None,
+        limit: int | None = None,
+        **own: Any,
+    ) -> None:
+        equal = {"is_part_of.identifier": project, "in_language.identifier": language}
+        conditions = [Filter(name, value) for name, value in equal.items() if value is not None]
+        for text in filters:
+            name, equals, value = text.partition("=")
+            if not equals:
+                raise click.UsageError(
+                    f"The filter {text!r} is not valid. Use the form FIELD=VALUE, for example "
+                    "in_language.identifier=en."
+                )
+            conditions.append(Filter(name, _value(value)))
+        names = tuple(name.strip() for text in fields for name in text.split(",") if name.strip())
+        command(asked=Query(fields=names, filters=tuple(conditions), limit=limit), **own)
 
-        added = [*_TITLED * kind.has_limit, *[_filter] * kind.has_filters, _fields]
-        return functools.reduce(lambda changed, option: option(changed), added, run)
-
-    return decorate
+    added = [*_TITLED * kind.has_limit, *[_filter] * kind.has_filters, _fields]
+    return functools.reduce(lambda changed, option: option(changed), added, run)
 
 
-def answered(kind: Kind) -> Callable[[Callable[..., Listing[Record] | Record]], Command]:
+def answered(kind: Kind, ask: Callable[..., Listing[Record] | Record]) -> Command:
     """Add options for a query and its output. The decorated function sends the query and returns the response."""
 
-    def decorate(ask: Callable[..., Listing[Record] | Record]) -> Command:
-        @queried(kind)
-        @click.option(
-            "--json", "as_json", is_flag=True, help="Print the response as one JSON document, as the service sends it."
-        )
-        @click.option(
-            "--ndjson",
-            "as_lines",
-            is_flag=True,
-            help="Print one JSON object per line. This is the default if the output is not a terminal.",
-        )
-        @functools.wraps(ask)
-        def run(*, as_json: bool, as_lines: bool, asked: Query, **own: Any) -> None:
-            if as_json and as_lines:
-                raise click.UsageError("--json and --ndjson are mutually exclusive.")
-            form = "json" if as_json else "ndjson" if as_lines or not sys.stdout.isatty() else "text"
-            with connection.client(read_settings(scoped=False), writes=False) as client:
-                _show(ask(client, asked, **own), form)
+    @functools.partial(queried, kind)
+    @click.option(
+        "--json", "as_json", is_flag=True, help="Print the response as one JSON document, as the service sends it."
+    )
+    @click.option(
+        "--ndjson",
+        "as_lines",
+        is_flag=True,
+        help="Print one JSON object per line. This is the default if the output is not a terminal.",
+    )
+    @functools.wraps(ask)
+    def run(*, as_json: bool, as_lines: bool, asked: Query, **own: Any) -> None:
+        if as_json and as_lines:
+            raise click.UsageError("--json and --ndjson are mutually exclusive.")
+        form = "json" if as_json else "ndjson" if as_lines or not sys.stdout.isatty() else "text"
+        with connection.client(read_settings(scoped=False), writes=False) as client:
+            _show(ask(client, asked, **own), form)
 
-        return run
-
-    return decorate
+    return run
 
 
 def _value(text: str) -> Any:
@@ -166,7 +160,7 @@ def _cell(value: Any) -> str:
 @click.command()
 @click.argument("dataset", metavar="[NAME]", type=dataset_name(Family.LIST), required=False)
 @click.argument("identifier", metavar="[ID]", required=False)
-@queried(Kind.LIST)
+@functools.partial(queried, Kind.LIST)
 @_json_lines
 def lists(*, dataset: Dataset | None, identifier: str | None, as_json: bool, asked: Query) -> None:
     """Show the current entries of the reference list NAME. Without NAME, show the lists' names.
@@ -238,7 +232,7 @@ def batches(
 
 @click.command()
 @click.argument("name")
-@answered(Kind.ARTICLES)
+@functools.partial(answered, Kind.ARTICLES)
 def article(client: EnterpriseClient, asked: Query, name: str) -> Listing[Record]:
     """Look up the current state of the article NAME in all projects. Costs one unit of on-demand quota.
 
@@ -250,7 +244,7 @@ def article(client: EnterpriseClient, asked: Query, name: str) -> Listing[Record
 
 @click.command()
 @click.argument("name")
-@answered(Kind.STRUCTURED)
+@functools.partial(answered, Kind.STRUCTURED)
 def structured(client: EnterpriseClient, asked: Query, name: str) -> Listing[Record]:
     """Look up the structured contents of the article NAME: infoboxes, sections and tables. Costs one unit of quota.
 
@@ -263,7 +257,7 @@ def structured(client: EnterpriseClient, asked: Query, name: str) -> Listing[Rec
 @click.command()
 @click.argument("identifier", metavar="ID")
 @click.option("--labels", is_flag=True, help="Show only the labels, in all languages.")
-@answered(Kind.ENTITY)
+@functools.partial(answered, Kind.ENTITY)
 def entity(client: EnterpriseClient, asked: Query, identifier: str, *, labels: bool) -> Listing[Record]:
     """Look up the Wikidata item or property ID, for example Q42 or P31. Costs one unit of on-demand quota."""
     kind = "labels" if labels else "properties" if identifier.upper().startswith("P") else "items"

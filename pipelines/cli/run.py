@@ -129,7 +129,6 @@ def run(
     settings = read_settings()
     hours: list[datetime] = runs.hours_between(first, last or first) if first is not None else []
     with_lacking = first is None and count is None
-    say = partial(terminal.ERR.print, markup=False)
 
     def choose(client: EnterpriseClient) -> dict[Dataset, list[str]]:
         """Check the names, choose the hours, and return the snapshots to load first."""
@@ -138,7 +137,7 @@ def run(
             hours[:] = runs.newest_hours(client, count or 3, datetime.now(UTC), datasets.default(Family.HOURLY))
         if no_snapshots or not (snapshots or settings.sandbox):
             return {}
-        say("Listing the service's snapshots")
+        terminal.warn("Listing the service's snapshots")
         # by default, only snapshots of articles, because each dataset downloads complete projects
         chosen = wanted or (() if snapshots else (datasets.default(Family.SNAPSHOT),))
         return pending.snapshots_to_fetch(client, settings, chosen, newer=snapshots == "newer")
@@ -146,8 +145,8 @@ def run(
     def attempt() -> "RunReport":
         try:
             if settings.sandbox and connection.found_sandbox(settings) is None:
-                say("Starting the sandbox. Creating its first archives takes about 30 seconds.")
-            say("Looking for the newest hours")
+                terminal.warn("Starting the sandbox. Creating its first archives takes about 30 seconds.")
+            terminal.warn("Looking for the newest hours")
             with connection.client(settings) as client:
                 missing = choose(client)
         except UnreachableError as error:
@@ -159,7 +158,7 @@ def run(
                 snapshots=missing,
                 refresh_reference=reference,
                 with_lacking=with_lacking,
-                say=say,
+                say=terminal.warn,
                 engine=ConfiguredEngine(settings, reporter),
             )
 
@@ -176,7 +175,7 @@ def run(
                 "Hours after a new snapshot's export are also fetched if the service still retains these hours."
             )
         return
-    report = runs.outlast(attempt, partial(runs.is_reachable, settings), wait or 0, say)
+    report = runs.outlast(attempt, partial(runs.is_reachable, settings), wait or 0, terminal.warn)
     report_lake(settings, report)
     if as_json:
         terminal.show_json(_as_json(settings, report))
@@ -190,11 +189,10 @@ def report_lake(settings: Settings, report: "RunReport") -> None:
     """Print missing and damaged lake files. The run fails if a damaged file was not restored."""
     if not report.repaired:
         return
-    terminal.ERR.print(report.repaired, markup=False, soft_wrap=True)
+    terminal.warn(report.repaired)
     faulty = Warehouse(settings.data).faulty_lake_files(published=True)
     if gone := [file for file in faulty if file.is_gone]:
-        text = f"Rows from missing lake files are not in the published file: {named(gone)}."
-        terminal.ERR.print(text, markup=False, soft_wrap=True)
+        terminal.warn(f"Rows from missing lake files are not in the published file: {named(gone)}.")
     if damaged := [file for file in faulty if not file.is_gone]:
         report.failures.append(
             f"{counted(len(damaged), 'damaged lake file')} could not be restored: {named(damaged)}. All other data is "

@@ -71,9 +71,7 @@ def ui(*, port: int, prepare: bool) -> None:
                 f"Port {port} is not available ({error.strerror}). A `wme ui` for another data folder might be using "
                 "the port. Nothing was started. Choose another port with --port."
             ) from None
-    terminal.ERR.print(
-        f"The Dagster UI will be at http://127.0.0.1:{port} in a few seconds. Ctrl-C stops it.", markup=False
-    )
+    terminal.warn(f"The Dagster UI will be at http://127.0.0.1:{port} in a few seconds. Ctrl-C stops it.")
     processes.serve(settings.data, port)
 
 

@@ -1,5 +1,6 @@
 """The `wme snapshots` commands, which list snapshots, plan downloads, and download snapshots into the archive."""
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -86,7 +87,7 @@ def list_snapshots(*, projects: tuple[str, ...], everything: bool, as_json: bool
 @snapshots.command("show")
 @click.argument("identifier", metavar="ID", type=SNAPSHOT)
 @_dataset
-@answered(Kind.RECORD)
+@functools.partial(answered, Kind.RECORD)
 def show_snapshot(client: EnterpriseClient, asked: Query, identifier: str, dataset: Dataset) -> Record:
     """Show the service's record of the snapshot ID. Costs no quota."""
     return client.lists.record(endpoints.record(endpoints.records(dataset), identifier), asked)
@@ -96,7 +97,7 @@ def show_snapshot(client: EnterpriseClient, asked: Query, identifier: str, datas
 @click.argument("identifier", metavar="ID", type=SNAPSHOT)
 @click.argument("chunk", metavar="[CHUNK]", type=CHUNK, required=False)
 @_dataset
-@answered(Kind.LIST)
+@functools.partial(answered, Kind.LIST)
 def list_chunks(
     client: EnterpriseClient, asked: Query, identifier: str, chunk: str | None, dataset: Dataset
 ) -> Listing[Record] | Record:

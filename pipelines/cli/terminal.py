@@ -101,7 +101,7 @@ def hush(*, answers: bool, progress: bool) -> None:
 def progress() -> Iterator[Reporter]:
     """Show progress while the block runs, as bars on a terminal and as plain lines elsewhere."""
     if not ERR.is_terminal:
-        yield line_reporter(lambda line: ERR.print(line, markup=False))
+        yield line_reporter(warn)
         return
     columns = (
         TextColumn("{task.description}"),

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -190,7 +191,7 @@ def _sources(data: Path, broken: list[str]) -> Iterator[Source]:
             log = source.path.with_name(f"{source.path.name}-wal")
             logs = [log] if log.exists() and log.stat().st_size else []
             changed = max(path.stat().st_mtime_ns for path in (source.path, *logs))
-            yield replace(source, mtime_ns=changed, write=_sqlite_copy(source, broken))
+            yield replace(source, mtime_ns=changed, write=partial(_copy_database, source, broken))
         else:
             yield source
     yield from walk(layout.archive, "archive")
@@ -201,25 +202,21 @@ def is_known(name: str) -> bool:
     return name in _FILES or name.startswith(_FOLDERS)
 
 
-def _sqlite_copy(source: Source, broken: list[str]) -> Callable[[Path], None]:
+def _copy_database(source: Source, broken: list[str], target: Path) -> None:
     path = source.path
-
-    def write(target: Path) -> None:
-        if not path.exists():
-            raise FileNotFoundError(path)
-        try:
-            with (
-                contextlib.closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as database,
-                contextlib.closing(sqlite3.connect(target)) as duplicate,
-            ):
-                database.backup(duplicate)
-        except sqlite3.OperationalError:
-            raise
-        except sqlite3.DatabaseError:
-            shutil.copyfile(path, target)
-            broken.append(source.name)
-
-    return write
+    if not path.exists():
+        raise FileNotFoundError(path)
+    try:
+        with (
+            contextlib.closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as database,
+            contextlib.closing(sqlite3.connect(target)) as duplicate,
+        ):
+            database.backup(duplicate)
+    except sqlite3.OperationalError:
+        raise
+    except sqlite3.DatabaseError:
+        shutil.copyfile(path, target)
+        broken.append(source.name)
 
 
 def _fill(

@@ -80,10 +80,9 @@ def is_reachable(settings: Settings) -> bool:
     with connection.client(settings, seconds=20.0) as client:
         try:
             client.hours.listing(last_complete_hour(datetime.now(UTC)))
-        except UnreachableError:
-            return False
-        except EnterpriseError:
-            pass  # the service has responded, or the failure is reported by the run itself
+        except EnterpriseError as error:
+            # other failures mean that the service has responded, or are reported by the run itself
+            return not isinstance(error, UnreachableError)
     return True
 
 

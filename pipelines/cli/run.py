@@ -121,7 +121,7 @@ def run(
             "The range contains an hour that has not ended yet (UTC). Nothing was done. Choose earlier hours."
         )
 
-    from pipelines.operations import pending
+    from pipelines.automation import discovery
     from pipelines.operations import run as runs
     from resources.adapters import ConfiguredEngine
 
@@ -140,7 +140,7 @@ def run(
         terminal.warn("Listing the service's snapshots")
         # by default, only snapshots of articles, because each dataset downloads complete projects
         chosen = wanted or (() if snapshots else (datasets.default(Family.SNAPSHOT),))
-        return pending.snapshots_to_fetch(client, settings, chosen, newer=snapshots == "newer")
+        return discovery.snapshots_to_fetch(client, settings, chosen, newer=snapshots == "newer")
 
     def attempt() -> "RunReport":
         try:
@@ -166,10 +166,10 @@ def run(
         with connection.client(settings) as client:
             missing = choose(client)
             if with_lacking:
-                lacking = pending.lacking_hours(settings, hours[-1], datetime.now(UTC))
+                lacking = discovery.lacking_hours(settings, hours[-1], datetime.now(UTC))
                 hours = sorted({*hours, *lacking})
-            is_due = pending.reference_due(Layout(settings.data), datetime.now(UTC))
-            _show_dry_run(*pending.plans(hours, missing, client, settings), with_lists=is_due)
+            is_due = discovery.reference_due(Layout(settings.data), datetime.now(UTC))
+            _show_dry_run(*discovery.plans(hours, missing, client, settings), with_lists=is_due)
         if with_lacking and any(missing.values()):
             terminal.say(
                 "Hours after a new snapshot's export are also fetched if the service still retains these hours."

@@ -15,9 +15,8 @@ from assets.describe import WORKED_AT
 from assets.layers import HOUR, RunTag, hour_of, key_of
 from assets.published import KEY as PUBLISHED
 from assets.published import REPAIRED, WHEN_DUE
-from pipelines.automation import jobs
+from pipelines.automation import discovery, jobs
 from pipelines.definitions import build_defs, first_hour
-from pipelines.operations import pending
 from pipelines.process import processes
 from resources import connection, datasets
 from resources.datasets import Dataset, Family, last_complete_hour
@@ -123,7 +122,7 @@ def run(
             "Choose later hours. If older hours are archived, set WME_FIRST_HOUR."
         )
     if refresh_reference is None:
-        refresh_reference = pending.reference_due(Layout(settings.data), datetime.now(UTC))
+        refresh_reference = discovery.reference_due(Layout(settings.data), datetime.now(UTC))
     with _run_here(settings, hours, say, **overrides) as here:
         if refresh_reference:
             here.execute("Reference lists", jobs.REFERENCE)
@@ -131,16 +130,16 @@ def run(
             for name in names:
                 here.execute(f"Snapshot {name} ({dataset.name})", dataset.archive, partition_key=name)
         for dataset in filter(settings.scope_of, datasets.datasets(Family.SNAPSHOT)):
-            names, unreadable = pending.archived_snapshots(dataset, settings)
+            names, unreadable = discovery.archived_snapshots(dataset, settings)
             here.report.failures += unreadable
             for name in names:
                 line = f"Snapshot {name} ({dataset.name}), from the archive"
                 here.execute(line, dataset.archive, partition_key=name, archived=dataset)
-        lacking = pending.lacking_hours(settings, hours[-1], datetime.now(UTC)) if hours and with_lacking else ()
+        lacking = discovery.lacking_hours(settings, hours[-1], datetime.now(UTC)) if hours and with_lacking else ()
         here.report.hours = sorted({*hours, *(hour for hour in lacking if hour >= first)})
         here.load(here.report.hours)
         for dataset in filter(settings.scope_of, datasets.datasets(Family.HOURLY)):
-            here.load({*pending.archived_hours(dataset, settings)} - {*here.report.hours}, archived=dataset)
+            here.load({*discovery.archived_hours(dataset, settings)} - {*here.report.hours}, archived=dataset)
         here.execute(_PUBLISHING, jobs.PUBLISH, WHEN_DUE)
     return here.report
 

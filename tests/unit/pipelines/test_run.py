@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pipelines.operations import pending
+from pipelines.automation import discovery
 from pipelines.operations import run as runs
 from resources import adapters
 from resources.adapters import ConfiguredWarehouse
@@ -52,7 +52,7 @@ def test_a_service_that_lags_by_more_is_not_searched_for_ever(client, clock, fak
 @pytest.mark.parametrize("table", [table.name for table in REFERENCE_TABLES])
 def test_reference_lists_are_due_when_one_is_absent_or_a_day_old(tmp_path, table):
     layout = Layout(tmp_path)
-    assert pending.reference_due(layout, NOW)
+    assert discovery.reference_due(layout, NOW)
 
     def put(name, age):
         path = layout.list_archive(named(name))
@@ -63,14 +63,14 @@ def test_reference_lists_are_due_when_one_is_absent_or_a_day_old(tmp_path, table
 
     for one in REFERENCE_TABLES:
         put(one.name, ONE)
-    assert not pending.reference_due(layout, NOW)
-    put(table, pending.REFERENCE_AGE)
-    assert not pending.reference_due(layout, NOW)
-    put(table, pending.REFERENCE_AGE + timedelta(seconds=1))
-    assert pending.reference_due(layout, NOW)
-    assert timedelta(hours=12) < pending.REFERENCE_AGE < timedelta(days=8)
+    assert not discovery.reference_due(layout, NOW)
+    put(table, discovery.REFERENCE_AGE)
+    assert not discovery.reference_due(layout, NOW)
+    put(table, discovery.REFERENCE_AGE + timedelta(seconds=1))
+    assert discovery.reference_due(layout, NOW)
+    assert timedelta(hours=12) < discovery.REFERENCE_AGE < timedelta(days=8)
     layout.list_archive(named(table)).unlink()
-    assert pending.reference_due(layout, NOW)
+    assert discovery.reference_due(layout, NOW)
 
 
 def serve(fake, *places, wrong=None):
@@ -86,7 +86,7 @@ def test_snapshots_are_missing_where_a_mirrored_project_has_none_underneath(clie
     served = [("dewiki", 0), ("enwiki", 0), ("enwiki", 14), ("frwiki", 0)]
     serve(fake, *served)
     wanted = ["frwiki_namespace_0", "enwiki_namespace_14", "enwiki_namespace_0"]  # in the order configured
-    assert pending.snapshots_to_fetch(client, settings, [SNAPSHOT_ARTICLES]) == {SNAPSHOT_ARTICLES: wanted}
+    assert discovery.snapshots_to_fetch(client, settings, [SNAPSHOT_ARTICLES]) == {SNAPSHOT_ARTICLES: wanted}
     assert not warehouse.build_path.exists()  # nothing is made only to look
     lay(tmp_path)
 
@@ -95,10 +95,10 @@ def test_snapshots_are_missing_where_a_mirrored_project_has_none_underneath(clie
     warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)], "frwiki")], dataset=ARTICLE_CHANGES)
     warehouse.load_snapshot(lake.snapshot([[lake.change(5, "E", 20)]]))
     serve(fake, *served)
-    assert pending.snapshots_to_fetch(client, settings, [SNAPSHOT_ARTICLES]) == {SNAPSHOT_ARTICLES: wanted[:2]}
+    assert discovery.snapshots_to_fetch(client, settings, [SNAPSHOT_ARTICLES]) == {SNAPSHOT_ARTICLES: wanted[:2]}
     serve(fake, *served)
     # versions have no order: one that is not archived is a newer one
-    found = pending.snapshots_to_fetch(client, settings, [SNAPSHOT_ARTICLES], newer=True)
+    found = discovery.snapshots_to_fetch(client, settings, [SNAPSHOT_ARTICLES], newer=True)
     assert found == {SNAPSHOT_ARTICLES: wanted}
 
 
@@ -107,7 +107,7 @@ def test_hours_that_the_mirror_lacks_are_those_since_it_began_that_the_service_k
     settings = Settings(data=tmp_path, projects=("enwiki",))
 
     def lacking(newest=5, now=6):
-        found = pending.lacking_hours(settings, lake.hour(newest), lake.hour(now))
+        found = discovery.lacking_hours(settings, lake.hour(newest), lake.hour(now))
         return [int((hour - lake.hour(0)) / ONE) for hour in found]
 
     assert lacking() == []
@@ -147,9 +147,9 @@ def test_a_snapshot_whose_record_is_odd_is_asked_for_by_itself_and_the_others_as
     settings = Settings(data=tmp_path, projects=("frwiki", "enwiki"))
     serve(fake, ("dewiki", 0), ("enwiki", 0), ("frwiki", 0), wrong={"date_modified": "9999-12-31T00:00:00Z"})
     wanted = ["enwiki_namespace_0", "frwiki_namespace_0"]  # whose run fails with a sentence about its record
-    assert pending.snapshots_to_fetch(client, settings, [SNAPSHOT_ARTICLES]) == {SNAPSHOT_ARTICLES: wanted}
+    assert discovery.snapshots_to_fetch(client, settings, [SNAPSHOT_ARTICLES]) == {SNAPSHOT_ARTICLES: wanted}
     serve(fake, ("enwiki", 0), ("frwiki", 0), ("dewiki", 0), wrong={"version": "7"})
-    assert pending.snapshots_to_fetch(client, settings, [SNAPSHOT_ARTICLES]) == {SNAPSHOT_ARTICLES: wanted[::-1]}
+    assert discovery.snapshots_to_fetch(client, settings, [SNAPSHOT_ARTICLES]) == {SNAPSHOT_ARTICLES: wanted[::-1]}
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from pipelines.embedding import prefix_of
 from pipelines.process.processes import UNDER_WAY
 from resources import connection, datasets
 from resources.datasets import ARTICLE_CHANGES, RETENTION, Dataset, Family
-from resources.enterprise import EnterpriseClient, SnapshotPlan, read_listing
+from resources.enterprise import EnterpriseClient, read_listing
 from resources.enterprise.data_api import UNCOUNTED
 from resources.enterprise.errors import NotPublishedYet, RetentionPassed
 from resources.errors import MirrorError
@@ -331,21 +331,3 @@ def reference_due(layout: Layout, now: datetime) -> bool:
     paths = [layout.list_archive(dataset) for dataset in datasets.datasets(Family.LIST)]
     oldest = now - REFERENCE_AGE
     return any(not path.exists() or datetime.fromtimestamp(path.stat().st_mtime, UTC) < oldest for path in paths)
-
-
-def plans(
-    hours: Iterable[datetime], snapshots: Mapping[Dataset, Iterable[str]], client: EnterpriseClient, settings: Settings
-) -> tuple[list[batches.Plan], list[SnapshotPlan]]:
-    """Plan the hours of every mirrored dataset and the given snapshots, without fetching anything."""
-    layout = Layout(settings.data)
-    hourly = [
-        batches.plan_hour(client.hours.listing(hour, dataset), hour, layout, settings.scope_of(dataset), dataset)
-        for hour in hours
-        for dataset in filter(settings.scope_of, datasets.datasets(Family.HOURLY))
-    ]
-    planned = [
-        snapshot_sets.plan_snapshot(name, client, layout, 0, dataset)
-        for dataset, names in snapshots.items()
-        for name in names
-    ]
-    return hourly, planned

@@ -43,20 +43,43 @@ def discover_hours(
     context: dg.SensorEvaluationContext, enterprise: EnterpriseResource, warehouse: WarehouseResource, prefix: Prefix
 ) -> dg.SensorResult | dg.SkipReason:
     """Request one run per span of missing hours. Each evaluation sends only a few requests to the service."""
-    if (why := discovery.waiting(context.cursor, datetime.now(UTC))) is not None:
+    now = datetime.now(UTC)
+    if (why := discovery.waiting(context.cursor, now)) is not None:
         return dg.SkipReason(why)
     requests, reasons = [], []
-    for dataset in datasets(Family.HOURLY):
-        if not enterprise.settings.scope_of(dataset):
-            continue
+    for dataset in filter(enterprise.settings.scope_of, datasets(Family.HOURLY)):
+        keys = [prefix.key(key) for key in layers.keys(dataset)]
+        partitions = context.repository_def.asset_graph.get(keys[-1]).partitions_def if context.repository_def else None
         try:
-            found = _missing(context, dataset, enterprise, warehouse, prefix)
+            missing = discovery.missing_hours(now, warehouse.glance, enterprise.settings.scope_of(dataset), dataset)
+            # the operator might have set a first hour that is later than the service's oldest hour
+            missing = [hour for hour in missing if partitions is None or partitions.has_partition_key(key_of(hour))]
+            open_ = discovery.without_busy(missing, context.instance, now, keys)
+            if not (wanted := open_.wanted):
+                reasons.append(open_.sentence if missing else "Every hour of the last two days is loaded.")
+                continue
+            with enterprise.client(_ANSWER_SECONDS) as client:
+                why = (
+                    discovery.hindrance(wanted, client, enterprise.settings, now, dataset)
+                    if open_.have_failed
+                    else None
+                )
+                wanted = [] if why else discovery.published(wanted, client, now, dataset)
         except MirrorError as error:
             return _refused(context, error)
-        if isinstance(found, str):
-            reasons.append(found)
-        else:
-            requests += found
+        if not wanted:
+            reasons.append(
+                why or "The service has not published the newest hours yet. The next evaluation checks again."
+            )
+        requests += [
+            dg.RunRequest(
+                # the key only has to distinguish evaluations, because hours in progress are not requested
+                run_key=f"{key_of(first)} {key_of(last)} {now:%Y-%m-%dT%H:%M} {dataset.name}",
+                tags={RunTag.RANGE_START: key_of(first), RunTag.RANGE_END: key_of(last)},
+                asset_selection=keys,
+            )
+            for first, last in discovery.spans(wanted)
+        ]
     return dg.SensorResult(run_requests=requests) if requests else dg.SkipReason(" ".join(dict.fromkeys(reasons)))
 
 
@@ -65,42 +88,6 @@ def _refused(context: dg.SensorEvaluationContext, error: MirrorError) -> dg.Skip
     if isinstance(error, AuthenticationError):
         context.update_cursor(discovery.noted(context.cursor, datetime.now(UTC)))
     return dg.SkipReason(sentence(error))
-
-
-def _missing(
-    context: dg.SensorEvaluationContext,
-    dataset: Dataset,
-    enterprise: EnterpriseResource,
-    warehouse: WarehouseResource,
-    prefix: Prefix,
-) -> list[dg.RunRequest] | str:
-    """Return one run request per span of a dataset's missing hours, or the reason for requesting no runs."""
-    now = datetime.now(UTC)
-    missing = discovery.missing_hours(now, warehouse.glance, enterprise.settings.scope_of(dataset), dataset)
-    keys = [prefix.key(key) for key in layers.keys(dataset)]
-    partitions = context.repository_def.asset_graph.get(keys[-1]).partitions_def if context.repository_def else None
-    # the operator might have set a first hour that is later than the service's oldest hour
-    missing = [hour for hour in missing if partitions is None or partitions.has_partition_key(key_of(hour))]
-    if not missing:
-        return "Every hour of the last two days is loaded."
-    open_ = discovery.without_busy(missing, context.instance, now, keys)
-    if not (wanted := open_.wanted):
-        return open_.sentence
-    with enterprise.client(_ANSWER_SECONDS) as client:
-        if open_.have_failed and (why := discovery.hindrance(wanted, client, enterprise.settings, now, dataset)):
-            return why
-        wanted = discovery.published(wanted, client, now, dataset)
-    if not wanted:
-        return "The service has not published the newest hours yet. The next evaluation checks again."
-    return [
-        dg.RunRequest(
-            # the key only has to distinguish evaluations, because hours in progress are not requested
-            run_key=f"{key_of(first)} {key_of(last)} {now:%Y-%m-%dT%H:%M} {dataset.name}",
-            tags={RunTag.RANGE_START: key_of(first), RunTag.RANGE_END: key_of(last)},
-            asset_selection=keys,
-        )
-        for first, last in discovery.spans(wanted)
-    ]
 
 
 def discover_snapshots(dataset: Dataset, prefix: Prefix) -> dg.SensorDefinition:

@@ -18,6 +18,7 @@ from resources.errors import clause
 from resources.formatting import counted, size_text, value_text
 from resources.settings import Settings, read_data
 from resources.settings import read as read_settings
+from resources.tables import HourState
 from resources.warehouse import Warehouse
 
 _output_option = functools.partial(
@@ -46,7 +47,8 @@ def status(*, count: int, check: bool, quiet: bool, as_json: bool) -> None:
         if report.places and not quiet:
             terminal.OUT.print()
             spare = ("not_yet", "past_retention", "absent", "empty", "exact from (UTC)", "exact until (UTC)")
-            terminal.show(report.columns, report.coverage, spare=spare)
+            columns = ("project", "namespace", *HourState, *spare[-2:], "newest hour (UTC)")
+            terminal.show(columns, report.coverage, spare=spare)
             terminal.OUT.print()
             for line in heatmap.lines(report.places, terminal.OUT.width):
                 terminal.OUT.print(line, soft_wrap=True)

@@ -11,7 +11,7 @@ from pipelines.cli import terminal
 from pipelines.cli.terminal import HOUR, dataset_name, quiet_option
 from resources import connection, datasets
 from resources.datasets import Dataset, Family
-from resources.enterprise import EnterpriseClient, SnapshotPlan
+from resources.enterprise import EnterpriseClient
 from resources.enterprise.errors import UnreachableError
 from resources.formatting import counted, hour_text, size_text
 from resources.lake import Layout
@@ -22,7 +22,6 @@ from resources.warehouse import Row, Warehouse, named, next_text
 from resources.warehouse.read import coverage
 
 if TYPE_CHECKING:
-    from assets.steps.hour import Plan
     from pipelines.operations.run import RunReport
 
 
@@ -168,8 +167,7 @@ def run(
             if with_lacking:
                 lacking = discovery.lacking_hours(settings, hours[-1], datetime.now(UTC))
                 hours = sorted({*hours, *lacking})
-            is_due = discovery.reference_due(Layout(settings.data), datetime.now(UTC))
-            _show_dry_run(*discovery.plans(hours, missing, client, settings), with_lists=is_due)
+            _show_dry_run(hours, missing, client, settings)
         if with_lacking and any(missing.values()):
             terminal.say(
                 "Hours after a new snapshot's export are also fetched if the service still retains these hours."
@@ -201,10 +199,20 @@ def report_lake(settings: Settings, report: "RunReport") -> None:
         )
 
 
-def _show_dry_run(hourly: list["Plan"], snapshots: list[SnapshotPlan], *, with_lists: bool) -> None:
+def _show_dry_run(
+    hours: list[datetime], missing: dict[Dataset, list[str]], client: EnterpriseClient, settings: Settings
+) -> None:
     """Print the files that a run would fetch, and their cost. Hourly files and reference lists cost no quota."""
-    from assets.steps.hour import DISK_FACTOR
+    from assets.steps.hour import DISK_FACTOR, plan_hour
+    from assets.steps.snapshot import plan_snapshot
+    from pipelines.automation.discovery import reference_due
 
+    layout, mirrored = Layout(settings.data), filter(settings.scope_of, datasets.datasets(Family.HOURLY))
+    pairs = itertools.product(hours, mirrored)
+    hourly = [
+        plan_hour(client.hours.listing(hour, one), hour, layout, settings.scope_of(one), one) for hour, one in pairs
+    ]
+    snapshots = [plan_snapshot(name, client, layout, 0, one) for one, names in missing.items() for name in names]
     found: list[Any] = [
         (p, hour_text(p.hour), r, r.approximate_bytes, r in p.missing) for p in hourly for r in p.wanted
     ]
@@ -214,8 +222,8 @@ def _show_dry_run(hourly: list["Plan"], snapshots: list[SnapshotPlan], *, with_l
         for p, hour, record, size, is_missing in found
     ]
     terminal.show(("table", "hour (UTC)", "project", "namespace", "bytes", "to fetch"), rows, varying=("table",))
-    lists = " and the reference lists" if with_lists else ""
-    every: list[Plan | SnapshotPlan] = [*hourly, *snapshots]
+    lists = " and the reference lists" if reference_due(layout, datetime.now(UTC)) else ""
+    every: list[Any] = [*hourly, *snapshots]
     file_count, byte_count = sum(len(plan.missing) for plan in every), sum(plan.missing_bytes for plan in every)
     disk_bytes = sum(plan.missing_bytes for plan in hourly) * DISK_FACTOR + sum(plan.disk_bytes for plan in snapshots)
     unit_count = sum(plan.unit_count for plan in snapshots)

@@ -20,7 +20,7 @@ from assets.steps.rebuilding import Only, Part, Rebuilt, kept_versions, load_arc
 from resources import machine, storage
 from resources.adapters import build_resources
 from resources.data_folder import facts_of
-from resources.datasets import Family, datasets, named
+from resources.datasets import named
 from resources.datasets.paths import ARCHIVE, DIGITS, with_bodies
 from resources.engine import Engine
 from resources.engine.mapping import Reporter
@@ -91,12 +91,13 @@ regexp_replace(regexp_replace(reason, '(?s)the (text|number|truth value) .*, whe
 _PLACE = "archive || ' ' || member || ' line ' || line_number"
 _ORDER = "source_at, archive, member, line_number"
 _NEWEST_FIRST = "source_at DESC, archive, member, line_number"
-#: Archives with rejected records, and their ledger rows. Chunks of a snapshot differ only by file name.
+#: Archives with rejected records, and their ledger rows. Chunks of a snapshot differ only by file name. Lookups are
+#: converted again by their next run.
 _REJECTED = f"""\
 SELECT table_name, source_at, project_id, namespace_id, archive, line_count, identifier, version, digest, snapshot_id,
   snapshot_version, exported_at
 FROM (SELECT table_name, source_at, project_id, namespace_id, archive, count(*) AS line_count
-  FROM rejects WHERE {{where}} GROUP BY ALL) AS rejected
+  FROM rejects WHERE table_name <> 'lookups' AND {{where}} GROUP BY ALL) AS rejected
 JOIN loads USING (table_name, source_at, project_id, namespace_id)
 LEFT JOIN (SELECT table_name, source_at, project_id, namespace_id, snapshot_id, snapshot_version, exported_at
   FROM snapshots) AS snapshots USING (table_name, source_at, project_id, namespace_id)
@@ -234,12 +235,8 @@ def plan_retry(settings: Settings, selection: Selection) -> Retry:
     layout: Layout = lake.layout
     where, parameters = selection.where()
     found = Retry()
-    # lookups are converted again by their next run
-    known = {one.name for one in datasets() if one.family is not Family.LOOKUP}
     for row in Warehouse(settings.data).sql(_REJECTED.format(where=where), parameters).rows:
         name, source_at, project, namespace, path, line_count, identifier, version, digest, snapshot, of, at = row
-        if name not in known:
-            continue
         dataset = named(name)
         if snapshot is None:
             archive = Archive(

@@ -52,8 +52,8 @@ class RunReport:
     repaired: str = ""
 
 
-#: Commands report runs in tables and sentences instead of Dagster's log.
 _PUBLISHING = "Current articles and the published file"
+#: Commands report runs in tables and sentences instead of Dagster's log.
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 

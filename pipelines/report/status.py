@@ -18,7 +18,6 @@ from resources.formatting import counted, hour_text, listed, moment_text, size_t
 from resources.lake import Archive, Converter, Layout, drift_of, find_conversion
 from resources.remote import SCHEME, RemoteWorkers
 from resources.settings import Settings
-from resources.tables import HourState
 from resources.warehouse import Publication, Warehouse, named, next_text
 from resources.warehouse.read import coverage as coverage_
 from resources.warehouse.read.reading import Reader
@@ -44,7 +43,6 @@ class Status:
 
     Attributes:
         facts: Names and values. A name can occur several times.
-        columns: Column names of `coverage`.
         coverage: One row per project and namespace.
         places: Coverage of each hour, by dataset, project and namespace.
         gaps: Missing hours. `troubles` contains a sentence for each gap.
@@ -54,9 +52,6 @@ class Status:
     """
 
     facts: list[tuple[str, Any]] = field(default_factory=list)
-    columns: tuple[str, ...] = (
-        *("project", "namespace", *HourState, "exact from (UTC)", "exact until (UTC)", "newest hour (UTC)"),
-    )
     coverage: list[tuple[Any, ...]] = field(default_factory=list)
     places: list[coverage_.Place] = field(default_factory=list)
     gaps: list[coverage_.Gap] = field(default_factory=list)

@@ -72,14 +72,8 @@ def write(settings: Settings, output: StrPath | None = None, now: datetime | Non
     path = Path(output or data_folder.report(settings.data)).absolute()
     encoded = page.encode("utf-8", "replace")
     files.write(path, encoded)
-    return Report(
-        path=path,
-        size_bytes=len(encoded),
-        attention=shown,
-        attention_count=len(lines),
-        picture_count=sum(card.picture is not None for card in cards),
-        seconds=time.monotonic() - began,
-    )
+    picture_count = sum(card.picture is not None for card in cards)
+    return Report(path, len(encoded), shown, len(lines), picture_count, time.monotonic() - began)
 
 
 def headline(status: statuses.Status) -> Iterator[tuple[str, str]]:

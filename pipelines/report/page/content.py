@@ -59,12 +59,10 @@ FROM rejects GROUP BY reason ORDER BY line_count DESC, reason LIMIT $1
 """
 # Quota units of loaded data: one for each lookup and each file of a snapshot.
 UNITS = """
-SELECT span_at, CAST(sum(lookup_count) AS BIGINT), CAST(sum(file_count) AS BIGINT)
+SELECT time_bucket(CAST($1 AS INTERVAL), paid_at) AS span_at, CAST(sum(lookups) AS BIGINT), CAST(sum(files) AS BIGINT)
 FROM (
-  SELECT time_bucket(CAST($1 AS INTERVAL), looked_up_at) AS span_at, count(*) AS lookup_count, 0 AS file_count
-  FROM lookups GROUP BY ALL
-  UNION ALL
-  SELECT time_bucket(CAST($1 AS INTERVAL), loaded_at), 0, sum(file_count) FROM snapshots GROUP BY ALL
+  SELECT looked_up_at AS paid_at, 1 AS lookups, 0 AS files FROM lookups
+  UNION ALL SELECT loaded_at, 0, file_count FROM snapshots
 )
 GROUP BY span_at ORDER BY span_at
 """

@@ -42,7 +42,7 @@ def start(lock, code=SERVERS, ignored=()):
             signal.signal(number, signal.SIG_IGN)
 
     return subprocess.Popen(
-        supervisor.words(lock, [sys.executable, "-c", code]),
+        [sys.executable, "-m", supervisor.__name__, str(lock), sys.executable, "-c", code],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.DEVNULL,

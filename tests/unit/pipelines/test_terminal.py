@@ -48,11 +48,9 @@ def run(tmp_path, monkeypatch):
 
     def main(*words):
         monkeypatch.setattr(sys, "argv", ["wme", *words])
-        try:
+        with pytest.raises(SystemExit) as stop:
             pipelines.cli.main()
-        except SystemExit as stop:
-            return stop.code
-        return 0
+        return stop.value.code or 0
 
     return main
 

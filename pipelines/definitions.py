@@ -123,21 +123,12 @@ def build_defs(
     if not prefix:
         # no asset uses an IO manager, but Dagster's default has a run configuration that can read and write any path
         resources["io_manager"] = dg.IOManagerDefinition(lambda _: dg.InMemoryIOManager(), config_schema={})  # type: ignore[no-untyped-call]
+    # the report's content is collected here, above the assets, because it needs the settings
+    report = _referenced(published.report(functools.partial(page.write, settings)))
+    attention = coverage_checks.nothing_needs_attention(lambda: page.attention(status.collect(settings)))
     return dg.Definitions(
-        # the report's content is collected here, above the assets, because it needs the settings
-        assets=named.assets(
-            (
-                layers.SERVICE,
-                *build_assets(hours, offered),
-                *_referenced(published.report(functools.partial(page.write, settings))),
-            )
-        ),
-        asset_checks=named.checks(
-            (
-                *coverage_checks.CHECKS,
-                coverage_checks.nothing_needs_attention(lambda: page.attention(status.collect(settings))),
-            )
-        ),
+        assets=[named.asset(one) for one in (layers.SERVICE, *build_assets(hours, offered), *report)],
+        asset_checks=[named.check(one) for one in (*coverage_checks.CHECKS, attention)],
         jobs=build_jobs(mirrored, offered, named),
         schedules=build_schedules(named),
         sensors=build_sensors(settings, offered, named),

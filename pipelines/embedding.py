@@ -2,7 +2,7 @@
 
 The prefix applies to asset keys, groups, steps, jobs, schedules, sensors, resource keys, pools and dynamic partitions,
 because names must be unique within a Dagster project. Assets and checks are first built without a prefix.
-`Prefix.assets` and `Prefix.checks` rebuild the assets and checks with the prefix and the same Dagster decorators. The
+`Prefix.asset` and `Prefix.check` rebuild the assets and checks with the prefix and the same Dagster decorators. The
 asset functions find the project's keys in their context (see `assets.layers.own`).
 """
 
@@ -49,15 +49,6 @@ class Prefix:
             return any(map(self.covers, run.asset_selection))
         return run.job_name.startswith(self.name(""))
 
-    def assets(self, made: Iterable[dg.AssetsDefinition | dg.AssetSpec]) -> list[dg.AssetsDefinition | dg.AssetSpec]:
-        if not self.text:
-            return list(made)
-        return [self._spec(one) if isinstance(one, dg.AssetSpec) else self._asset(one) for one in made]
-
-    def checks(self, made: Iterable[dg.AssetChecksDefinition]) -> list[dg.AssetChecksDefinition]:
-        """Rebuild the checks for assets with the prefix, with one check per definition."""
-        return [self._check(one) for one in made] if self.text else list(made)
-
     def _spec(self, spec: dg.AssetSpec) -> dg.AssetSpec:
         return spec.replace_attributes(
             key=self.key(spec.key),
@@ -68,7 +59,11 @@ class Prefix:
             partitions_def=self._partitions(spec.partitions_def),
         )
 
-    def _asset(self, made: dg.AssetsDefinition) -> dg.AssetsDefinition:
+    def asset(self, made: dg.AssetsDefinition | dg.AssetSpec) -> dg.AssetsDefinition | dg.AssetSpec:
+        if not self.text:
+            return made
+        if isinstance(made, dg.AssetSpec):
+            return self._spec(made)
         # None means that the run configuration allows any field
         fields = getattr(made.op.config_schema.as_field().config_type, "fields", None)
         declare = dg.multi_asset(
@@ -85,7 +80,10 @@ class Prefix:
         )
         return declare(self.adapted(_function(made.op)))
 
-    def _check(self, made: dg.AssetChecksDefinition) -> dg.AssetChecksDefinition:
+    def check(self, made: dg.AssetChecksDefinition) -> dg.AssetChecksDefinition:
+        """Rebuild a definition of one check for the asset with the prefix."""
+        if not self.text:
+            return made
         (spec,) = made.check_specs
         declare = dg.asset_check(asset=self.key(spec.asset_key), name=spec.name, description=spec.description)
         return declare(self.adapted(_function(made.op)))

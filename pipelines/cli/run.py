@@ -207,10 +207,11 @@ def _show_dry_run(
     from assets.steps.snapshot import plan_snapshot
     from pipelines.automation.discovery import reference_due
 
-    layout, mirrored = Layout(settings.data), filter(settings.scope_of, datasets.datasets(Family.HOURLY))
-    pairs = itertools.product(hours, mirrored)
+    layout = Layout(settings.data)
     hourly = [
-        plan_hour(client.hours.listing(hour, one), hour, layout, settings.scope_of(one), one) for hour, one in pairs
+        plan_hour(client.hours.listing(hour, one), hour, layout, settings.scope_of(one), one)
+        for hour in hours
+        for one in filter(settings.scope_of, datasets.datasets(Family.HOURLY))
     ]
     snapshots = [plan_snapshot(name, client, layout, 0, one) for one, names in missing.items() for name in names]
     found: list[Any] = [

@@ -150,23 +150,21 @@ def show(
     """
     same = {columns.index(name) for name in varying if len({row[columns.index(name)] for row in rows}) < 2}
     places = [place for place in range(len(columns)) if place not in same]
-    left_out = [place for place in map(columns.index, spare) if place not in same]
-    while True:
-        drawn = table([columns[n] for n in places], [[row[n] for n in places] for row in rows])
+    left_out = [place for place in map(columns.index, spare) if place in places]
+    for count in range(len(left_out) + 1):
+        shown = [place for place in places if place not in left_out[:count]]
+        drawn = table([columns[n] for n in shown], [[row[n] for n in shown] for row in rows])
         # minimum width at which short cells are complete and long cells are readable
         widths = [max(cell_len(str(cell)) for cell in (one.header, *one.cells)) for one in drawn.columns]
         widths = [n if one.no_wrap else min(n, _READABLE) for n, one in zip(widths, drawn.columns, strict=True)]
         if sum(widths) + 2 * (len(widths) - 1) <= OUT.width:
             OUT.print(drawn)
             return
-        if not left_out:
-            break
-        places.remove(left_out.pop(0))
     width = max(map(len, columns))
     for number, row in enumerate(rows, 1):
         OUT.print(Text(f"row {number}", style="bold"))
-        for column, value in ((columns[n], row[n]) for n in range(len(columns)) if n not in same):
-            OUT.print(Text(f"{printable(column):<{width}}  {value_text(value, column)}"), soft_wrap=True)
+        for n in places:
+            OUT.print(Text(f"{printable(columns[n]):<{width}}  {value_text(row[n], columns[n])}"), soft_wrap=True)
 
 
 def hour(value: str) -> datetime:

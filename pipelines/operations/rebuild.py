@@ -2,9 +2,6 @@
 
 A rebuild skips files that are already converted and loaded. Repeating the call therefore resumes a killed rebuild, and
 leaves a complete mirror unchanged. The service is not contacted.
-
-Retrying rejected records converts their archives again. A retry adds rows only if the converter has changed since the
-records were rejected.
 """
 
 import base64
@@ -238,23 +235,17 @@ def plan_retry(settings: Settings, selection: Selection) -> Retry:
     for row in Warehouse(settings.data).sql(_REJECTED.format(where=where), parameters).rows:
         name, source_at, project, namespace, path, line_count, identifier, version, digest, snapshot, of, at = row
         dataset = named(name)
-        if snapshot is None:
-            archive = Archive(
-                layout.batch_archive(dataset, source_at, identifier, version),
-                *(identifier, version, source_at, project, namespace),
-                dataset=dataset,
-            )
-            is_available = archive.path.exists()
-        else:
-            archive = Archive(
-                layout.archive / path,
-                *(identifier, version, None, project, namespace),
-                snapshot_id=snapshot,
-                snapshot_version=of,
-                exported_at=at,
-                dataset=dataset,
-            )
-            is_available = any(one.version == of for one in kept_versions(layout, dataset, snapshot))
+        archive = Archive(
+            layout.archive / path,
+            *(identifier, version, source_at if snapshot is None else None, project, namespace),
+            snapshot_id=snapshot or "",
+            snapshot_version=of or "",
+            exported_at=at,
+            dataset=dataset,
+        )
+        is_available = archive.path.exists() and (
+            snapshot is None or any(one.version == of for one in kept_versions(layout, dataset, snapshot))
+        )
         if digest_of(archive, lake.bodies_of(dataset), lake.record_bytes_max) == digest:
             found.current_count += line_count
         elif is_available:

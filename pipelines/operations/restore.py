@@ -91,20 +91,16 @@ def check(backup: Backup, data: Path) -> None:
                 "WME_DATA to an empty folder."
             )
     for name, _ in backup.sums():
-        fault = ""
-        if not (files.is_name(name) and is_known(name) and all(map(store.is_finished, name.split("/")))):
-            fault = f"{name[:200]!r} is not a valid file name in a mirror."
-        else:
-            try:
-                files.check_way(backup.path, backup.path / name)
-                files.check_way(data, data / name)
-            except files.UnusableFileError as error:
-                fault = error.what
-        if fault:
+        try:
+            if not (files.is_name(name) and is_known(name) and all(map(store.is_finished, name.split("/")))):
+                raise files.UnusableFileError(f"{name[:200]!r} is not a valid file name in a mirror.")  # noqa: TRY301
+            files.check_way(backup.path, backup.path / name)
+            files.check_way(data, data / name)
+        except files.UnusableFileError as error:
             raise BackupError(
                 f"The backup {backup.path} has been tampered with, or the data folder already contains its files: "
-                f"{fault} Nothing was changed. Restore another backup into an empty folder."
-            )
+                f"{error.what} Nothing was changed. Restore another backup into an empty folder."
+            ) from None
     build = backup.path / BUILD
     # a damaged ledger is found by its digest, after all other files are restored
     with contextlib.suppress(WarehouseDamagedError):

@@ -2,12 +2,9 @@
 
 | name | used for | noticed by | until |
 |---|---|---|---|
-| `InstanceRef.from_dir` | an instance with settings for this process only | `test_dagster_internals.py` |
-`DagsterInstance.from_config` accepts overrides |
-| `NoOpComputeLogManager` | run output goes to the terminal; Dagster would start four processes per step to copy output
-| the same | the in-process executor can skip output capture |
-| `DagsterWebserver.build_middleware` | requests from other websites are refused | `tests/e2e/test_other_websites.py` |
-`dagster-webserver` checks `Origin`, or accepts a middleware |
+| `InstanceRef.from_dir` | settings for this process only | `test_dagster_internals.py` | `from_config` has overrides |
+| `NoOpComputeLogManager` | no four processes per step to copy output | the same | the executor can skip the capture |
+| `DagsterWebserver.build_middleware` | the guard against other websites | `test_other_websites.py` | Dagster has one |
 | `dagster._cli.dev.open_ipc_subprocess` | `dagster dev` starts the guarded web server | the same | the same |
 
 `pipelines/embedding.py` reads `OpDefinition.compute_fn.decorated_fn`, an undocumented attribute of a public object.

@@ -71,8 +71,6 @@ GROUP BY span_at ORDER BY span_at
 _HOUR, _DAY, _WEEK = timedelta(hours=1), timedelta(days=1), timedelta(days=7)
 #: Origin of DuckDB's time_bucket, a Monday.
 _ORIGIN: Final = datetime(2000, 1, 3, tzinfo=UTC)
-#: Maximum periods that are shown by hour and by day.
-_BY_HOUR, _BY_DAY = timedelta(days=4), timedelta(days=400)
 #: Period for which changes are read. For older hours, only the ledger is read.
 _RECENT: Final = timedelta(days=7)
 _PROJECTS, PLACES, _TITLES, _ROWS = 5, 24, 12, 31
@@ -102,10 +100,8 @@ class _Axis:
     """Time spans of equal length, which is an hour, a day or a week."""
 
     def __init__(self, first: datetime, last: datetime) -> None:
-        length = last - first
-        self.step, self.name = (
-            (_HOUR, "hour") if length <= _BY_HOUR else (_DAY, "day") if length <= _BY_DAY else (_WEEK, "week")
-        )
+        days = (last - first) / _DAY
+        self.step, self.name = (_HOUR, "hour") if days <= 4 else (_DAY, "day") if days <= 400 else (_WEEK, "week")
         self.interval = f"{self.step // _HOUR} hours"
         begin, end = (_ORIGIN + (moment - _ORIGIN) // self.step * self.step for moment in (first, last))
         self.edges = [begin + n * self.step for n in range((end - begin) // self.step + 2)]

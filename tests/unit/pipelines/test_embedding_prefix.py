@@ -15,13 +15,13 @@ KEY = dg.AssetKey(["warehouse", "articles"])
 def test_names_keys_checks_and_sensors_begin_with_the_prefix_and_are_found_again_without_it():
     prefix = Prefix("mine")
     spec = dg.AssetSpec(KEY, deps=["service"], group_name="warehouse")
-    (made,) = prefix.assets([spec])
+    made = prefix.asset(spec)
 
     @dg.asset_check(asset=KEY, description="All of it.")
     def whole() -> dg.AssetCheckResult:
         return dg.AssetCheckResult(passed=True)
 
-    (check,) = prefix.checks([whole])
+    check = prefix.check(whole)
     assert (made.key.path, made.group_name) == (["mine", "warehouse", "articles"], "mine_warehouse")
     assert [dep.asset_key.path for dep in made.deps] == [["mine", "service"]]
     assert [(one.asset_key, one.name, one.description) for one in check.check_specs] == [
@@ -42,7 +42,7 @@ def test_names_keys_checks_and_sensors_begin_with_the_prefix_and_are_found_again
 
 def test_without_a_prefix_everything_stays_as_it_is():
     spec = dg.AssetSpec(KEY, deps=["service"], group_name="warehouse")
-    assert ALONE.assets([spec]) == [spec]
+    assert ALONE.asset(spec) == spec
     assert (ALONE.name("report"), ALONE.key(KEY), prefix_of([KEY]), ALONE.covers(KEY)) == ("report", KEY, ALONE, True)
 
     def read(lake: int) -> int:

@@ -144,7 +144,7 @@ def test_needs_of_attention_are_said_in_one_line_and_cut(whole, monkeypatch):
     assert shown == [f"{names} and 55 more: no hours have been loaded yet. `wme run` fetches the newest hours."]
     assert wrote.attention_count == len(wrote.attention)
     different = [f"Trouble {number}." for number in range(60)]
-    monkeypatch.setattr(statuses, "collect", lambda *_: Status(troubles=different))
+    monkeypatch.setattr(statuses, "collect", lambda *_, **__: Status(troubles=different))
     wrote, page = made(whole, 4)
     assert wrote.attention_count == 60
     assert wrote.attention == different[:30]

@@ -83,10 +83,7 @@ def first_hour(settings: settings_module.Settings, *asked: datetime) -> datetime
 
 
 def hourly_partitions(settings: settings_module.Settings, *asked: datetime) -> dg.HourlyPartitionsDefinition:
-    """Return the hourly assets' partitions, for assets in another project that depend on individual hours.
-
-    The partitions always include the hours in `asked`.
-    """
+    """Return the hourly assets' partitions, including the hours in `asked`, for assets in another project."""
     return layers.hours_since(first_hour(settings, *asked))
 
 

@@ -88,8 +88,6 @@ def main() -> None:
 
 def _sentence(error: Exception) -> str | None:
     """Return the message of an expected error, or None for an unexpected error."""
-    import sqlite3
-
     from resources.errors import MirrorError, clause
 
     if isinstance(error, MirrorError):
@@ -101,7 +99,7 @@ def _sentence(error: Exception) -> str | None:
     # errors from Dagster's SQLite history are a hundred lines long
     cause: BaseException | None = error
     while cause is not None:
-        name = getattr(cause, "sqlite_errorname", "") if isinstance(cause, sqlite3.OperationalError) else ""
+        name = getattr(cause, "sqlite_errorname", "")
         if name == "SQLITE_FULL":
             return "The disk is full. Committed work is kept. Free some disk space, then run the command again."
         if name.startswith(("SQLITE_IOERR", "SQLITE_CANTOPEN")):

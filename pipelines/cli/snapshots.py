@@ -63,13 +63,8 @@ def list_snapshots(*, projects: tuple[str, ...], everything: bool, as_json: bool
     elif found:
         rows = [
             (
-                s.identifier,
-                s.project_id,
-                s.namespace_id,
-                size_text(s.approximate_bytes),
-                len(s.chunks),
-                short(s.version),
-                s.date_modified,
+                *(s.identifier, s.project_id, s.namespace_id, size_text(s.approximate_bytes)),
+                *(len(s.chunks), short(s.version), s.date_modified),
             )
             for s in found
         ]

@@ -26,10 +26,7 @@ _KEPT = "The copied files are kept. Free some disk space, then run the command a
 
 @dataclass
 class Restored:
-    """Outcome of a restore.
-
-    `damaged` lists the files that were not restored. `renamed` lists settings files that could have started programs.
-    """
+    """Outcome of a restore, with files that were not restored and settings files that could have started programs."""
 
     backup: Backup
     file_count: int = 0

@@ -10,7 +10,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from pipelines.report.status import Status
-from resources.tables import NO_SNAPSHOT, HourState
+from resources.tables import NO_SNAPSHOT
 from resources.warehouse.read.coverage import gap_hours
 
 _PLACE: Final = ("dataset", "project", "namespace")
@@ -61,19 +61,16 @@ def text(status: Status, now: datetime) -> bytes:
         )
         older = gauge("older_gap_hours", "Number of earlier hours that are missing or lost.", _PLACE)
         snapshot = gauge("snapshot_loaded", f"1 if a snapshot is loaded. 0 means {NO_SNAPSHOT}.", _PLACE)
+        hours = gauge("hours", "Number of recent hours by dataset and state.", ("dataset", "state"))
         lacking = gap_hours(status.gaps)
         for place in status.places:
             key = (place.dataset, place.project_id, place.namespace_id)
-            labels = tuple(map(str, key))
             if place.newest_hour is not None:
-                newest.labels(*labels).set(place.newest_hour.timestamp())
+                newest.labels(*key).set(place.newest_hour.timestamp())
             if place.has_snapshot is not None:
-                snapshot.labels(*labels).set(place.has_snapshot)
-            gaps.labels(*labels).set(lacking[key])
-            older.labels(*labels).set(place.older_gap_count)
-        hours = gauge("hours", "Number of recent hours by dataset and state.", ("dataset", "state"))
-        for dataset in dict.fromkeys(place.dataset for place in status.places):
-            counts = [place.counts() for place in status.places if place.dataset == dataset]
-            for state in HourState:
-                hours.labels(dataset, state.value).set(sum(one[state.value] for one in counts))
+                snapshot.labels(*key).set(place.has_snapshot)
+            gaps.labels(*key).set(lacking[key])
+            older.labels(*key).set(place.older_gap_count)
+            for state, count in place.counts().items():
+                hours.labels(place.dataset, state).inc(count)
     return generate_latest(registry)

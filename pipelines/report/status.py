@@ -215,16 +215,14 @@ def _tell_drift(report: Status, warehouse: Reader, settings: Settings) -> None:
         for hour, made in conversions
         for remark in made.remarks
     ][:_DRIFT_SHOWN]
-    drift = drift_of([made for _, made in conversions])
-    if not drift:
-        return
-    told = [
-        f"{value_text(d.path)} ({counted(d.count, 'time')}, for example {value_text(d.example)[:_SHOWN]})"
-        for d in drift[:_DRIFT_SHOWN]
-    ]
-    more = f"; {len(drift) - _DRIFT_SHOWN:,} more" if len(drift) > _DRIFT_SHOWN else ""
-    hours = len({hour for hour, _ in conversions})
-    report.facts.append(("unknown fields", f"{'; '.join(told)}{more} (newest {hours} hours; kept in `extra`)"))
+    if drift := drift_of([made for _, made in conversions]):
+        told = [
+            f"{value_text(d.path)} ({counted(d.count, 'time')}, for example {value_text(d.example)[:_SHOWN]})"
+            for d in drift[:_DRIFT_SHOWN]
+        ]
+        more = f"; {len(drift) - _DRIFT_SHOWN:,} more" if len(drift) > _DRIFT_SHOWN else ""
+        hours = len({hour for hour, _ in conversions})
+        report.facts.append(("unknown fields", f"{'; '.join(told)}{more} (newest {hours} hours; kept in `extra`)"))
 
 
 def _tell_coverage(report: Status, warehouse: Reader, settings: Settings, hours: int, now: datetime) -> None:

@@ -43,15 +43,15 @@ def discover_hours(
     context: dg.SensorEvaluationContext, enterprise: EnterpriseResource, warehouse: WarehouseResource, prefix: Prefix
 ) -> dg.SensorResult | dg.SkipReason:
     """Request one run per span of missing hours. Each evaluation sends only a few requests to the service."""
-    now = datetime.now(UTC)
+    now, settings = datetime.now(UTC), enterprise.settings
     if (why := discovery.waiting(context.cursor, now)) is not None:
         return dg.SkipReason(why)
     requests, reasons = [], []
-    for dataset in filter(enterprise.settings.scope_of, datasets(Family.HOURLY)):
+    for dataset in filter(settings.scope_of, datasets(Family.HOURLY)):
         keys = [prefix.key(key) for key in layers.keys(dataset)]
         partitions = context.repository_def.asset_graph.get(keys[-1]).partitions_def if context.repository_def else None
         try:
-            missing = discovery.missing_hours(now, warehouse.glance, enterprise.settings.scope_of(dataset), dataset)
+            missing = discovery.missing_hours(now, warehouse.glance, settings.scope_of(dataset), dataset)
             # the operator might have set a first hour that is later than the service's oldest hour
             missing = [hour for hour in missing if partitions is None or partitions.has_partition_key(key_of(hour))]
             open_ = discovery.without_busy(missing, context.instance, now, keys)
@@ -59,11 +59,7 @@ def discover_hours(
                 reasons.append(open_.sentence if missing else "Every hour of the last two days is loaded.")
                 continue
             with enterprise.client(_ANSWER_SECONDS) as client:
-                why = (
-                    discovery.hindrance(wanted, client, enterprise.settings, now, dataset)
-                    if open_.have_failed
-                    else None
-                )
+                why = discovery.hindrance(wanted, client, settings, now, dataset) if open_.have_failed else None
                 wanted = [] if why else discovery.published(wanted, client, now, dataset)
         except MirrorError as error:
             return _refused(context, error)

@@ -236,7 +236,7 @@ def plan_retry(settings: Settings, selection: Selection) -> Retry:
         name, source_at, project, namespace, path, line_count, identifier, version, digest, snapshot, of, at = row
         dataset = named(name)
         archive = Archive(
-            layout.archive / path,
+            layout.archive / path if snapshot else layout.batch_archive(dataset, source_at, identifier, version),
             *(identifier, version, source_at if snapshot is None else None, project, namespace),
             snapshot_id=snapshot or "",
             snapshot_version=of or "",

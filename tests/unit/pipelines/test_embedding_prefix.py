@@ -79,7 +79,7 @@ def test_assets_are_made_again_under_the_prefix():
         yield dg.MaterializeResult(metadata={"lake": lake, "count": context.op_execution_context.op_config["count"]})
 
     for prefix, key in ((ALONE, KEY), (Prefix("mine"), KEY.with_prefix("mine"))):
-        (asset,) = prefix.assets([read])
+        asset = prefix.asset(read)
         assert (asset.op.name, asset.op.pool) == (prefix.name("read"), prefix.name("reading"))
         assert asset.partitions_def == dg.DynamicPartitionsDefinition(name=prefix.name("pages"))
         with dg.DagsterInstance.ephemeral() as instance:

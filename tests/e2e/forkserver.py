@@ -38,7 +38,7 @@ import dagster._time
 from filelock import FileLock
 
 from assets import snapshots
-from assets.steps import hourly_run
+from assets.steps import hour, hourly_run
 from assets.steps import snapshot as snapshot_sets
 from pipelines.operations import run as runs
 from resources import adapters, connection
@@ -54,9 +54,9 @@ if TYPE_CHECKING:
 #: Where each phase is entered: the objects that hold the function, its name, the phase.
 PHASES: tuple[tuple[Any, str, str], ...] = (
     (Lists, "records", "reference"),
-    (hourly_run, "fetch_hour", "download"),
+    (hour, "fetch_hour", "download"),
     (hourly_run, "attempts", "convert"),
-    (hourly_run, "load_hour", "load"),
+    (hour, "load_hour", "load"),
     (snapshot_sets, "fetch_snapshot", "download snapshot"),
     (snapshots, "convert_archives", "convert snapshot"),
     (snapshot_sets, "load_snapshot", "load snapshot"),

@@ -50,7 +50,7 @@ class State:
 STATES = (
     State(
         ARTICLES,
-        Warehouse.apply_changes,
+        lambda store: store.apply_changes(),
         lambda applied: {
             "hours_applied": len(applied.hours),
             "projects_renewed": ", ".join(applied.renewed_projects),
@@ -62,7 +62,7 @@ STATES = (
     ),
     State(
         ENTITIES,
-        Warehouse.apply_entity_changes,
+        lambda store: store.apply_entity_changes(),
         lambda applied: {
             "files_applied": applied.file_count,
             "is_renewed": bool(applied.renewed_projects),

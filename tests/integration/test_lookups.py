@@ -1,14 +1,23 @@
-"""Lookups by the client at the sandbox: what they find, what they cost, and how they keep to a rate limit."""
+"""The client at the sandbox: lookups at a rate limit, and files and lookups of every dataset, also as typed records."""
 
 from __future__ import annotations
 
+import hashlib
+import io
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from resources.enterprise import EnterpriseClient, Query, Service
+from resources.datasets import (
+    ARTICLE_CHANGES,
+    ENTITY_CHANGES,
+    SNAPSHOT_ARTICLES,
+    STRUCTURED_ARTICLES,
+    Family,
+)
+from resources.enterprise import EnterpriseClient, Query, Service, endpoints, errors, read_archive, record_model
 from tests.integration.clients import PASSWORD, QUICK
 
 
@@ -65,3 +74,58 @@ def test_refusals_are_recovered_from_where_it_is_not_known(sandbox, many):
 @pytest.mark.soak
 def test_a_thousand_lookups_learn_the_limit(sandbox, many):
     assert many(1000, None, lambda: sandbox.rate.set(50.0, burst=2)) > 0
+
+
+DATASETS = [ARTICLE_CHANGES, SNAPSHOT_ARTICLES, STRUCTURED_ARTICLES, ENTITY_CHANGES]
+
+
+def rebuilt(value):
+    """A typed record as the service sent it: what is null was left out."""
+    if hasattr(value, "model_fields_set"):
+        return {name: rebuilt(value[name]) for name in value.model_fields_set | (value.model_extra or {}).keys()}
+    return [rebuilt(one) for one in value] if isinstance(value, tuple) else value
+
+
+def without_moments(value):
+    if isinstance(value, dict):
+        return {name: without_moments(one) for name, one in value.items() if not name.startswith("date_")}
+    return [without_moments(one) for one in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("dataset", DATASETS, ids=lambda one: one.name)
+def test_files_of_every_dataset_are_read_in_all_ways_alike(client, sandbox, dataset, tmp_path):
+    hour = sandbox.clock.now().replace(minute=0) - timedelta(hours=2)
+    hourly = dataset.family is Family.HOURLY
+    listing = endpoints.hourly(dataset, hour) if hourly else endpoints.records(dataset)
+    place = dataset.places[0] if dataset.places else ("enwiki", 0)
+    path = endpoints.record(listing, f"{place[0]}_namespace_{place[1]}")
+    target = io.BytesIO()
+    record = client.files.download(path, target)
+    head = client.files.head(path)
+    assert (head.size_bytes, record.version) == (len(target.getvalue()), hashlib.md5(target.getvalue()).hexdigest())
+    assert head.modified_at <= sandbox.clock.now()
+    sandbox.requests.clear()
+    records = [*client.files.read(path)]
+    assert [one.path for one in sandbox.requests if "download" in one.path] == [f"{path}/download"]
+    assert records
+    local = tmp_path / "file.tar.gz"
+    local.write_bytes(target.getvalue())
+    assert [*read_archive(local)] == records
+    typed = [*client.files.read(local, record_model(dataset))]
+    assert [without_moments(rebuilt(one)) for one in typed] == [without_moments(one) for one in records]
+    assert [one.name for one in typed] == [one["name"] for one in records]
+
+
+def test_lookups_are_typed_on_request(client, sandbox):
+    now = sandbox.clock.now().replace(minute=0) - timedelta(hours=1)
+    [first, *_] = sandbox.world.pages_at("enwiki", 0, sandbox.world.export_started_at("enwiki", now))
+    name = sandbox.world._wiki("enwiki").writer.name(first.title)
+    [article, *_] = client.lookups.articles(name).typed(record_model(ARTICLE_CHANGES))
+    assert (article.name, article.namespace.identifier) == (name, 0)
+    assert article.version.identifier > 0
+    [page, *_] = client.lookups.structured(name).typed(record_model(STRUCTURED_ARTICLES))
+    assert (page.name, page.sections[0]["name"]) == (name, "Abstract")
+    [item] = client.lookups.entity("items", page.main_entity.identifier).typed(record_model(ENTITY_CHANGES))
+    assert item.name == page.main_entity.identifier
+    with pytest.raises(errors.UnexpectedAnswer, match="records that do not match entity_changes"):
+        client.lists.reference("languages").typed(record_model(ENTITY_CHANGES))

@@ -8,7 +8,6 @@ import pytest
 
 from resources.tables import NO_SNAPSHOT, HourState
 from resources.warehouse import HourStatus
-from tests.builds import close_all
 
 
 @pytest.fixture
@@ -84,34 +83,6 @@ def test_gaps_are_filled_and_expire(lake, warehouse, clock):
     assert sorted(hours) == [("enwiki", lake.hour(1)), ("enwiki", lake.hour(2)), ("frwiki", lake.hour(2))]
 
 
-def test_an_hour_asked_for_before_the_first_that_had_a_file_moves_nothing(lake, warehouse, status):
-    """Two projects of one mirror for each state of the hour: one that began two hours before the last, and there."""
-    asked = (HourState.PAST_RETENTION, HourState.ABSENT, HourState.MISSING, HourState.NOT_YET)
-    early, late = ({f"{state.value}_{name}wiki": state for state in asked} for name in ("early", "late"))
-    everyone = [*early, *late]
-
-    def load_all(hour, names):
-        files = [lake.file(hour, [lake.change(1, "A", 60 * hour)], name) for name in names]
-        warehouse.load_hour(lake.hour(hour), files)
-
-    load_all(300, early)
-    load_all(302, late)
-    assert warehouse.fill_coverage(everyone, [0], lake.hour(303)) == 2 * len(early)
-    before = {name: states(warehouse, lake, name) for name in everyone}
-    exact = warehouse.project_states(published=False)
-    warehouse.record_statuses([status(69, state, "Asked for.", name) for name, state in (early | late).items()])
-    warehouse.fill_coverage(everyone, [0], lake.hour(303))
-    for name, state in (early | late).items():
-        # what nobody can bring in any more is no hour of the mirror
-        expires = state is not HourState.ABSENT
-        assert states(warehouse, lake, name) == before[name] | ({} if expires else {69: state.value})
-    assert warehouse.project_states(published=False) == exact
-    load_all(298, early)
-    warehouse.fill_coverage(everyone, [0], lake.hour(303))
-    for name in early:
-        assert sorted(set(states(warehouse, lake, name)) - {69}) == list(range(298, 303))
-
-
 def test_hours_that_were_mistyped_leave_nothing(lake, warehouse, status):
     """On a mirror in which nothing is, and on one that began later; whatever the service said of them."""
     gone = [status(hour, HourState.PAST_RETENTION, "The service no longer has 2026-11-01 00:00.") for hour in range(3)]
@@ -124,27 +95,6 @@ def test_hours_that_were_mistyped_leave_nothing(lake, warehouse, status):
     warehouse.record_statuses([lost])
     warehouse.fill_coverage(["enwiki"], [0], lake.hour(302))
     assert states(warehouse, lake) == {300: "loaded", 301: "past_retention"}
-
-
-def test_a_mirror_whose_beginning_was_moved_heals(lake, warehouse, status):
-    """Earlier versions filled the hours from any that was asked for, with a view that counted them as gaps."""
-    load(lake, warehouse, 300)
-    lost = "The hour was not fetched while the service kept it (two days); a snapshot closes the gap."
-    warehouse.record_statuses([status(hour, HourState.PAST_RETENTION, lost) for hour in range(69, 300)])
-    with warehouse._connector.build("age") as connection:
-        connection.execute("DROP VIEW main.project_state")
-        connection.execute("CREATE VIEW main.project_state AS SELECT 'of old' AS project_id")
-        connection.execute("UPDATE internal.meta SET schema_version = 'of old'")
-    close_all()
-    (state,) = warehouse.project_states(published=False)
-    assert (state.first_gap_at, state.reason) == (None, NO_SNAPSHOT)
-    assert warehouse.fill_coverage(["enwiki"], [0], lake.hour(301)) == 231
-    assert states(warehouse, lake) == {300: "loaded"}
-    assert warehouse.publish().changed
-    assert warehouse.project_states() == [state]
-    with warehouse.connect_published() as connection:
-        told = "SELECT comment FROM duckdb_views() WHERE view_name = 'project_state'"
-        assert connection.execute(told).fetchall() != [(None,)]
 
 
 def test_with_a_snapshot_underneath_hours_are_wanted_from_its_boundary(lake, warehouse):
@@ -168,42 +118,70 @@ def test_with_two_snapshots_the_newest_tells_what_is_wanted_and_quiet_hours_lead
     assert state.exact_from_at == lake.hour(0) + timedelta(minutes=100, microseconds=1)
 
 
-def test_without_a_snapshot_no_moment_is_exact_however_many_hours_follow_one_another(lake, warehouse, status):
-    """Each case is a project of one mirror: its loaded hours, statuses of others, and its first gap."""
-    cases = [
-        ([0, 1, 2], {}, None),
-        ([0, 1, 3], {}, 2),
-        ([0, 1], {2: HourState.NOT_YET}, None),
-        ([0, 3], {1: HourState.ABSENT, 2: HourState.EMPTY}, None),
-        ([0, 1], {2: HourState.MISSING, 3: HourState.NOT_YET}, 2),
-        ([0, 2], {1: HourState.NOT_YET}, 1),
-        # before the first hour that had a file nothing counts
-        ([2, 3], {0: HourState.PAST_RETENTION}, None),
-        ([2, 3], {0: HourState.ABSENT}, None),
-        ([2, 3], {0: HourState.MISSING, 1: HourState.ABSENT, 4: HourState.MISSING}, 4),
-        ([2], {0: HourState.ABSENT, 1: HourState.EMPTY}, None),
-        ([], {0: HourState.ABSENT}, None),
-        ([], {0: HourState.MISSING}, 0),
-        ([], {0: HourState.NOT_YET}, None),
-    ]
-    for hour in range(4):
-        names = [f"{number}wiki" for number, (loaded, *_) in enumerate(cases) if hour in loaded]
-        files = [lake.file(hour, [lake.change(1, "A", 60 * hour)], name) for name in names]
+#: Each is a project of one mirror: minutes of the greatest event of each snapshot; loaded hours; states of other hours;
+#: the first gap, and from when until when it is exact (minutes; that of a snapshot is the moment after its greatest
+#: event).
+PROJECT_STATES = [
+    # without a snapshot no moment is exact, however many hours follow one another
+    ([], [0, 1, 2], {}, (None, None, None)),
+    ([], [0, 1, 3], {}, (120, None, None)),
+    ([], [0, 1], {2: HourState.NOT_YET}, (None, None, None)),
+    ([], [0, 3], {1: HourState.ABSENT, 2: HourState.EMPTY}, (None, None, None)),
+    ([], [0, 1], {2: HourState.MISSING, 3: HourState.NOT_YET}, (120, None, None)),
+    ([], [0, 2], {1: HourState.NOT_YET}, (60, None, None)),
+    # before the first hour that had a file nothing counts
+    ([], [2, 3], {0: HourState.PAST_RETENTION}, (None, None, None)),
+    ([], [2, 3], {0: HourState.ABSENT}, (None, None, None)),
+    ([], [2, 3], {0: HourState.MISSING, 1: HourState.ABSENT, 4: HourState.MISSING}, (240, None, None)),
+    ([], [2], {0: HourState.ABSENT, 1: HourState.EMPTY}, (None, None, None)),
+    ([], [], {0: HourState.ABSENT}, (None, None, None)),
+    ([], [], {0: HourState.MISSING}, (0, None, None)),
+    ([], [], {0: HourState.NOT_YET}, (None, None, None)),
+    ([100], [1, 2, 3], {9: HourState.NOT_YET}, (None, 100, 240)),
+    ([100], [0, 1, 2], {9: HourState.NOT_YET}, (None, 100, 180)),
+    ([100], [2, 3], {9: HourState.NOT_YET}, (60, 100, 100)),
+    ([100], [], {9: HourState.NOT_YET}, (60, 100, 100)),
+    ([100], [0, 1, 3], {9: HourState.NOT_YET}, (120, 100, 120)),
+    ([100, 250], [1, 2, 3, 4], {9: HourState.NOT_YET}, (None, 100, 300)),
+    ([100, 250], [1, 3, 4, 5], {9: HourState.NOT_YET}, (None, 250, 360)),
+    ([100, 250], [4, 5], {9: HourState.NOT_YET}, (None, 250, 360)),
+    ([30, 100, 250], [1, 2, 3, 4], {9: HourState.NOT_YET}, (None, 100, 300)),
+]
+
+
+def test_project_state_tells_base_gap_and_exact_moments(lake, warehouse, status):
+    last = {}
+    for number, (snapshots, *_) in enumerate(PROJECT_STATES):
+        for minute in snapshots:
+            made = lake.snapshot([[lake.change(1, "A", minute)]], f"{number}wiki")
+            last[f"{number}wiki"] = warehouse.load_snapshot(made)
+    for hour in range(6):
+        names = [f"{number}wiki" for number, (_, loaded, *_) in enumerate(PROJECT_STATES) if hour in loaded]
+        files = [lake.file(hour, [lake.change(2, "B", 60 * hour)], name) for name in names]
         warehouse.load_hour(lake.hour(hour), files)
     warehouse.record_statuses(
         [
             status(hour, state, project=f"{number}wiki")
-            for number, (_, statuses, _) in enumerate(cases)
+            for number, (_, _, statuses, _) in enumerate(PROJECT_STATES)
             for hour, state in statuses.items()
         ]
     )
-    found = {state.project_id: state for state in warehouse.project_states(published=False)}
-    assert len(found) == len(cases)
-    for number, (loaded, statuses, gap) in enumerate(cases):
-        state = found[f"{number}wiki"]
-        assert state.first_gap_at == (None if gap is None else lake.hour(gap)), (loaded, statuses)
-        assert (state.namespace_id, state.base_snapshot, state.reason) == (0, None, NO_SNAPSHOT)
-        assert (state.exact_from_at, state.exact_until_at, state.absent_count, state.reject_count) == (None,) * 4
+    states = {state.project_id: state for state in warehouse.project_states(published=False)}
+    assert len(states) == len(PROJECT_STATES)
+    for number, (snapshots, *case, expected) in enumerate(PROJECT_STATES):
+        found, newest = states[f"{number}wiki"], last.get(f"{number}wiki")
+        own = {lake.hour(0) + timedelta(minutes=minute, microseconds=1): minute for minute in snapshots}
+        minutes = [
+            None if moment is None else own.get(moment, (moment - lake.hour(0)) / timedelta(minutes=1))
+            for moment in (found.first_gap_at, found.exact_from_at, found.exact_until_at)
+        ]
+        assert tuple(minutes) == expected, (snapshots, case)
+        if newest is not None:
+            assert found.exact_from_at in own
+            assert (found.base_snapshot, found.base_boundary_at) == (newest.snapshot_version, newest.boundary_at)
+            continue
+        assert (found.namespace_id, found.base_snapshot, found.reason) == (0, None, NO_SNAPSHOT)
+        assert (found.absent_count, found.reject_count) == (None, None)
     assert "no snapshot: only changed pages are known. `wme run --snapshots`" in NO_SNAPSHOT
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,7 +11,7 @@ import pytest
 
 from resources.tables import HourState
 from resources.warehouse import ConvertedFile, HourStatus, LakeFileError, Warehouse
-from tests.builds import ask, loaded_digests
+from tests.builds import ask, close_all, loaded_digests
 from tests.unit.warehouse.conftest import START
 
 
@@ -235,3 +236,65 @@ def test_what_changes_a_table_is_news_and_the_same_again_is_not(lake, warehouse)
     for name, change in changes.items():
         assert is_news(change), name
         assert not is_news(change), f"{name}, again"
+
+
+# --- row groups -------------------------------------------------------------------------------------------------------
+
+
+TABLES = ("article_changes", "articles")
+_CONTENT = ("article_changes", "articles", "loads", "hours", "internal.titles", "internal.pages")
+
+
+def groups(warehouse, table):
+    """The rows of each row group of a table, those included that are gone and lie there still."""
+    of_ids = f"FROM pragma_storage_info('{table}') WHERE column_name = 'article_id' AND segment_type = 'BIGINT'"
+    return [
+        count
+        for (count,) in ask(warehouse, f"SELECT CAST(sum(count) AS BIGINT) {of_ids} GROUP BY row_group_id ORDER BY ALL")
+    ]
+
+
+def whole(warehouse):
+    return {table: sorted(map(repr, ask(warehouse, f"FROM {table}"))) for table in _CONTENT}
+
+
+def load_hours(lake, warehouse, hours, pages=1):
+    """Each hour creates as many pages and edits those of the hour before."""
+    for hour in hours:
+        ids = range(max(hour - 1, 0) * pages, (hour + 1) * pages)
+        rows = [lake.change(number + 1, f"Title {number}", hour * 60) for number in ids]
+        warehouse.load_hour(lake.hour(hour), [lake.file(hour, rows)])
+        warehouse.apply_changes()
+        close_all()  # each hour ends with a checkpoint
+
+
+def test_small_groups_become_one_once_a_day_and_the_rows_stay(lake, warehouse):
+    now = warehouse._clock()
+    warehouse._clock = lambda: now
+
+    def merged():
+        before, revision = whole(warehouse), ask(warehouse, "SELECT revision FROM internal.meta")
+        assert warehouse.merge_row_groups()
+        close_all()
+        assert [len(groups(warehouse, table)) for table in TABLES] == [1, 1]
+        assert whole(warehouse) == before
+        assert ask(warehouse, "SELECT revision FROM internal.meta") == revision, "nothing is to be published for it"
+
+    # no hour merges, and not the first of a day either
+    load_hours(lake, warehouse, (23, 24))
+    assert min(len(groups(warehouse, table)) for table in TABLES) >= 2
+    merged()
+    load_hours(lake, warehouse, [90])
+    now += timedelta(hours=23)
+    assert not warehouse.merge_row_groups(), "once a day is enough"
+    assert len(groups(warehouse, "article_changes")) > 1
+    now += timedelta(hours=1)
+    merged()
+    # hours that are loaded again after groups were merged
+    for hour in (24, 23):
+        rows = [lake.change(number, f"Other {number}", hour * 60 + 1) for number in range(23, 27)]
+        warehouse.load_hour(lake.hour(hour), [lake.file(hour, rows)])
+        warehouse.apply_changes()
+    before = whole(warehouse)["articles"]
+    warehouse.rebuild_articles()
+    assert whole(warehouse)["articles"] == before

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from resources.tables import REJECTED_LINES, HourState
-from resources.warehouse import HourStatus, LakeFileError, QueryError
+from resources.tables import REJECTED_LINES
+from resources.warehouse import LakeFileError, QueryError
 from tests.builds import ask
 
 
@@ -313,43 +313,3 @@ def test_lake_file_of_a_snapshot_that_is_gone_is_left_out_and_said(lake, warehou
     assert warehouse.publish().changed
     assert warehouse.sql("SELECT count(*) FROM article_bodies").rows == [(0,)]
     assert warehouse.sql("SELECT count(*) FROM articles").rows == [(2,)]
-
-
-def test_project_state_tells_base_and_exact_moments(lake, warehouse):
-    """Each case is a project of one mirror."""
-    cases = [
-        # minutes of the greatest event of each snapshot; loaded hours; gap, exact from, exact until (minutes, where a
-        # moment is said to be the snapshot's own it is the first one after its greatest event)
-        ([100], [1, 2, 3], (None, 100, 240)),
-        ([100], [0, 1, 2], (None, 100, 180)),
-        ([100], [2, 3], (60, 100, 100)),
-        ([100], [], (60, 100, 100)),
-        ([100], [0, 1, 3], (120, 100, 120)),
-        ([100, 250], [1, 2, 3, 4], (None, 100, 300)),
-        ([100, 250], [1, 3, 4, 5], (None, 250, 360)),
-        ([100, 250], [4, 5], (None, 250, 360)),
-        ([30, 100, 250], [1, 2, 3, 4], (None, 100, 300)),
-    ]
-    last = {}
-    for number, (snapshots, *_) in enumerate(cases):
-        for minute in snapshots:
-            made = lake.snapshot([[lake.change(1, "A", minute)]], f"{number}wiki")
-            last[f"{number}wiki"] = warehouse.load_snapshot(made)
-    for hour in range(6):
-        names = [f"{number}wiki" for number, (_, hours, _) in enumerate(cases) if hour in hours]
-        files = [lake.file(hour, [lake.change(2, "B", 60 * hour)], name) for name in names]
-        warehouse.load_hour(lake.hour(hour), files)
-    warehouse.record_statuses([HourStatus(lake.hour(9), name, 0, HourState.NOT_YET) for name in last])
-    states = {state.project_id: state for state in warehouse.project_states(published=False)}
-    assert states.keys() == last.keys()
-    for number, (snapshots, hours, expected) in enumerate(cases):
-        found, newest = states[f"{number}wiki"], last[f"{number}wiki"]
-        moments = [found.first_gap_at, found.exact_from_at, found.exact_until_at]
-        own = {lake.hour(0) + timedelta(minutes=minute, microseconds=1): minute for minute in snapshots}
-        minutes = [
-            None if moment is None else own.get(moment, (moment - lake.hour(0)) / timedelta(minutes=1))
-            for moment in moments
-        ]
-        assert tuple(minutes) == expected, (snapshots, hours)
-        assert found.exact_from_at in own
-        assert (found.base_snapshot, found.base_boundary_at) == (newest.snapshot_version, newest.boundary_at)

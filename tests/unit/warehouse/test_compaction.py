@@ -291,28 +291,6 @@ def test_files_that_are_gone_or_hold_other_rows_are_not_taken_in_and_what_is_loa
     assert len(names(compacted.warehouse)) == 2
 
 
-def test_compacted_files_of_before_that_have_their_bodies_themselves_are_read_and_rewritten(mirror, again, monkeypatch):
-    before = again(mirror, first_hours, 2, BOTH)
-    clock = mirror.warehouse._clock
-    with monkeypatch.context() as then:
-        then.setattr(rewriting, "APART", {})
-        clock.now = mirror.lake.hour(1) + timedelta(minutes=40)
-        assert {one.merge.span for one in compact(mirror, 0)} == {"hour"}
-    clock.now = mirror.lake.hour(2) + timedelta(minutes=40)
-    compact(mirror, 0)
-    files = names(mirror.warehouse) if content(mirror.warehouse) == before else []
-    assert {".bodies." in one for one in files} == {True, False}
-    load(mirror, [0], 1, namespaces=BOTH)
-    load(mirror, [0], namespaces=BOTH)
-    mirror.warehouse.move_window(mirror.lake.hour(48))
-    assert content(mirror.warehouse) == before
-    [done] = compact(mirror)
-    assert done.written_files == 1
-    assert content(mirror.warehouse) == before
-    [path] = names(mirror.warehouse)
-    assert ".bodies." in path
-
-
 def test_a_kill_between_a_file_and_its_bodies_leaves_what_was_and_the_next_compaction_makes_both(
     mirror, again, monkeypatch
 ):

@@ -172,15 +172,6 @@ def test_views_and_macros_of_another_version_are_made_anew(published, library):
     assert published.sql("SELECT count(*) FROM about").rows[0][0] > 5
 
 
-def test_file_is_read_only_and_in_the_storage_version_asked_for(library):
-    assert stat.S_IMODE(library.published_path.stat().st_mode) == 0o444
-    assert library.published_path.read_bytes()[8:12] == b"DUCK"
-    versions = library.sql(
-        "SELECT tags['storage_version'] FROM duckdb_databases() WHERE database_name = 'warehouse'"
-    ).rows
-    assert versions == [("v1.5.0+",)]
-
-
 def test_unchanged_is_a_no_op_and_each_change_is_not(published, lake, clock):
     def publish(**about):
         facts = {"service": "sandbox"} | about

@@ -120,6 +120,14 @@ def test_while_the_old_token_is_valid_a_refresh_that_fails_harms_nobody(client, 
 # --- refused tokens -------------------------------------------------------------------------------------------------
 
 
+def test_a_token_that_is_refused_again_is_an_error_and_no_loop(client, fake):
+    fake.script("/v2/codes", *[error_reply(401, "incorrect client id")] * 9)
+    with pytest.raises(errors.AuthenticationError, match="incorrect client id") as caught:
+        client.lists.reference("codes")
+    assert not caught.value.retryable
+    assert len(fake.api.seen("/v2/codes")) == 2
+
+
 def test_clients_that_share_a_store_log_in_once_and_answer_one_revocation_once(make_client, fake):
     """As processes do: each client has a lock of its own, and that of the store is another file descriptor."""
     clients = [make_client() for _ in range(5)] * 4
@@ -133,7 +141,7 @@ def test_clients_that_share_a_store_log_in_once_and_answer_one_revocation_once(m
 # --- without a password, without an account ---------------------------------------------------------------------------
 
 
-def test_what_is_missing_is_named_with_the_command_or_the_setting(make_client, fake):
+def test_what_is_missing_is_named_with_the_command_or_the_setting(make_client, fake, clock):
     with pytest.raises(errors.TokenSpent, match=r"No token is stored.*wme auth login"):
         make_client(password=None).lists.reference("codes")
     with pytest.raises(errors.AuthenticationError, match="WME_PASSWORD"):
@@ -147,6 +155,9 @@ def test_what_is_missing_is_named_with_the_command_or_the_setting(make_client, f
     assert len(client.lists.reference("codes")) == 1
     fake.revoke()
     with pytest.raises(errors.TokenSpent, match=r"revoked.* no password .*wme auth login"):
+        client.lists.reference("codes")
+    clock.advance(days=91)
+    with pytest.raises(errors.TokenSpent, match=r"used up or expired.* no password .*wme auth login"):
         client.lists.reference("codes")
 
 

@@ -91,14 +91,13 @@ OPERATIONS = {
     "snapshots.fetch": lambda c, f: c.snapshots.fetch(found := plan(c, f), found.files[0]),
     "snapshots.confirm": lambda c, f: c.snapshots.confirm(plan(c, f)),
     "snapshots.download": lambda c, f: c.snapshots.download(plan(c, f), workers=2),
-    "account.user": lambda c, f: c.account.user(),
-    "account.quotas": lambda c, f: c.account.quotas(),
-    "account.known_user": lambda c, f: c.account.known_user(),
-    "account.login": lambda c, f: c.account.login(),
+    **{
+        f"account.{name}": lambda c, f, name=name: getattr(c.account, name)()
+        for name in ("user", "quotas", "known_user", "login", "forgot_password")
+    },
     "account.refresh": lambda c, f: (c.account.login(), c.account.refresh()),
     "account.revoke": lambda c, f: (c.account.login(), c.account.revoke()),
     "account.status": lambda c, f: (c.account.login(), c.account.status()),
-    "account.forgot_password": lambda c, f: c.account.forgot_password(),
     "account.confirm_password": lambda c, f: c.account.confirm_password("424242", PASSWORD),
     "account.change_password": lambda c, f: c.account.change_password(PASSWORD, PASSWORD),
     "account.new_password": lambda c, f: c.account.new_password(NEW_PASSWORD),

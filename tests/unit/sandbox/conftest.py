@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 NOW = datetime(2025, 3, 9, 7, 30, tzinfo=UTC)
 HARD_TITLE = 'AC//DC/: "why"? 100% <&#> 東京/'
 BOUND_SECONDS = 300
+#: The members of a record of a file, in their order.
+FILE_KEYS = ["identifier", "version", "date_modified", "is_part_of", "in_language", "namespace", "size"]
 
 
 def wait_until(condition: Callable[[], Any]) -> None:

@@ -9,6 +9,8 @@ from email.utils import parsedate_to_datetime
 import pytest
 import requests
 
+from tests.unit.sandbox.conftest import FILE_KEYS
+
 
 def code(answer):
     """The code of an error of the object store."""
@@ -21,9 +23,7 @@ class TestLists:
         answer = client.call(client.HOUR)
         records = answer.json()
         assert [record["identifier"] for record in records] == ["enwiki_namespace_0", "frwiki_namespace_14"]
-        assert list(records[0]) == [
-            "identifier", "version", "date_modified", "is_part_of", "in_language", "namespace", "size",
-        ]  # fmt: skip
+        assert list(records[0]) == FILE_KEYS
         assert records[0] == client.archive.record
         assert '"size":{"value":0.002e0,"unit_text":"MB"}' in answer.text
 

@@ -15,6 +15,11 @@ from resources.sandbox.clock import Clock
 from resources.sandbox.options import command_line, parse
 
 NOW = datetime(2025, 3, 9, 7, 30, tzinfo=UTC)
+#: Settings that shape the data, each other than the default.
+SHAPE = {
+    "seed": 7, "projects": ("dewiki", "itwiki"), "namespaces": (0, 6), "changes_per_hour": 12, "overlap": False,
+    "body_bytes": 100, "articles": 700, "chunk_bytes": 5_000, "single_member": True,
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -28,16 +33,9 @@ def corpus(tmp_path):
 def test_the_identity_is_what_shapes_the_data(tmp_path, corpus):
     base = Settings(state=tmp_path)
     same = [Settings(state=tmp_path / "other"), Settings(state=tmp_path, now=NOW)]
-    others = [
-        Settings(state=tmp_path, **change)
-        for change in (
-            {"seed": 2}, {"projects": ("enwiki",)}, {"namespaces": (0,)}, {"changes_per_hour": 10},
-            {"overlap": False}, {"body_bytes": 10}, {"articles": 9_000}, {"chunk_bytes": 10}, {"single_member": True},
-            {"corpus": corpus},
-        )
-    ]  # fmt: skip
+    others = [Settings(state=tmp_path, **{name: value}) for name, value in (SHAPE | {"corpus": corpus}).items()]
     assert {settings.identity for settings in same} == {base.identity}
-    assert len({settings.identity for settings in [base, *others]}) == 11
+    assert len({settings.identity for settings in [base, *others]}) == 1 + len(others)
     assert base.identity.startswith("sandbox-1-")
     with pytest.raises(ValueError, match="sead"):
         Settings(state=tmp_path, sead=3)
@@ -53,24 +51,10 @@ def test_the_corpus_is_known_by_its_content(tmp_path, corpus):
 
 
 def test_the_command_line_carries_all_settings(tmp_path, corpus):
-    settings = Settings(
-        state=tmp_path,
-        seed=7,
-        projects=("dewiki", "itwiki"),
-        namespaces=(0, 6),
-        changes_per_hour=12,
-        now=NOW.astimezone(timezone(timedelta(hours=2))),
-        overlap=False,
-        corpus=corpus,
-        body_bytes=100,
-        articles=700,
-        chunk_bytes=5_000,
-        single_member=True,
-        port=8080,
-        idle=2.5,
-        owner=tmp_path / "owner.lock",
-        prepare=3,
-    )
+    elsewhere = NOW.astimezone(timezone(timedelta(hours=2)))
+    owner = tmp_path / "owner.lock"
+    process = {"port": 8080, "idle": 2.5, "owner": owner, "prepare": 3}
+    settings = Settings(state=tmp_path, now=elsewhere, corpus=corpus, **SHAPE, **process)
     assert settings.now == NOW
     for given in (settings, Settings(state=tmp_path)):
         options = parse(command_line(given), called="")

@@ -15,7 +15,7 @@ from resources.sandbox.clock import Clock
 from resources.sandbox.store.archived_world import ArchivedWorld
 from resources.sandbox.store.exports import Exports, Turn, newest_hour
 from resources.sandbox.world.world import World
-from tests.unit.sandbox.conftest import NOW, lines_of, logged_in, members_of, small_sandbox
+from tests.unit.sandbox.conftest import FILE_KEYS, NOW, lines_of, logged_in, members_of, small_sandbox
 
 LIST = "/v2/snapshots"
 ONE = f"{LIST}/enwiki_namespace_0"
@@ -76,9 +76,7 @@ class TestLists:
         answer = client.call(LIST)
         records = answer.json()
         assert [record["identifier"] for record in records] == ["enwiki_namespace_0", "frwiki_namespace_0"]
-        assert list(records[0]) == [
-            "identifier", "version", "date_modified", "is_part_of", "in_language", "namespace", "size", "chunks",
-        ]  # fmt: skip
+        assert list(records[0]) == [*FILE_KEYS, "chunks"]
         assert '"unit_text":"MB"' in answer.text
         assert f'"value":{records[0]["size"]["value"]}e0' in answer.text
         lines = client.call(LIST, headers={"Accept": "application/x-ndjson"}).text.splitlines()
@@ -126,9 +124,7 @@ class TestLists:
         assert len(identifiers) >= 4
         assert identifiers != sorted(identifiers)
         assert set(identifiers) == {f"enwiki_namespace_0_chunk_{n}" for n in range(len(identifiers))}
-        assert list(records[0]) == [
-            "identifier", "version", "date_modified", "is_part_of", "in_language", "namespace", "size",
-        ]  # fmt: skip
+        assert list(records[0]) == FILE_KEYS
         fields = client.call(CHUNKS, "POST", json={"fields": ["size.unit_text"]}).json()
         assert fields == [{"size": {"unit_text": "MB"}}] * len(records)
 

@@ -20,7 +20,7 @@ from resources.sandbox.store import archives
 from resources.sandbox.store.archived_world import ArchivedWorld
 from resources.sandbox.store.archives import BatchStore, Message, in_reading_order, partition, with_repetitions
 from resources.sandbox.world.wire import Chance
-from tests.unit.sandbox.conftest import lines_of, members_of
+from tests.unit.sandbox.conftest import FILE_KEYS, lines_of, members_of
 
 HOUR = timedelta(hours=1)
 START = datetime(2026, 11, 19, 23, tzinfo=UTC)
@@ -77,9 +77,7 @@ def test_the_record_tells_the_archive(world):
     assert [b.record["identifier"] for b in batches] == [f"frwiki_namespace_{n}" for n in (0, 10, 14)]
     for batch in batches:
         record = batch.record
-        assert list(record) == [
-            "identifier", "version", "date_modified", "is_part_of", "in_language", "namespace", "size",
-        ]  # fmt: skip
+        assert list(record) == FILE_KEYS
         assert record["is_part_of"] == {"identifier": "frwiki"}
         assert record["in_language"] == {"identifier": "fr"}
         assert record["namespace"] == {"identifier": int(record["identifier"][-2:].strip("_"))}

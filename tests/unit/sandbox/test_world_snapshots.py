@@ -18,7 +18,7 @@ from resources.sandbox.store.snapshot_store import Export, SnapshotStore
 from resources.sandbox.world.census import Standing
 from resources.sandbox.world.schedule import Timetable, usual_articles
 from resources.sandbox.world.text.words import Titles, lexicon_of
-from tests.unit.sandbox.conftest import lines_of, members_of
+from tests.unit.sandbox.conftest import FILE_KEYS, lines_of, members_of
 
 HOUR = timedelta(hours=1)
 MIDNIGHT = datetime(2026, 11, 20, tzinfo=UTC)
@@ -150,9 +150,7 @@ class TestForm:
     def test_records_tell_the_archives(self, world):
         ended = START + timedelta(minutes=40, microseconds=5)
         snapshot = world.snapshot(ARTICLES, START, ended)
-        assert list(snapshot.record) == [
-            "identifier", "version", "date_modified", "is_part_of", "in_language", "namespace", "size", "chunks",
-        ]  # fmt: skip
+        assert list(snapshot.record) == [*FILE_KEYS, "chunks"]
         assert snapshot.record["chunks"] == [chunk.record["identifier"] for chunk in snapshot.chunks]
         assert snapshot.record["is_part_of"] == {"identifier": "frwiki"}
         assert snapshot.record["in_language"] == {"identifier": "fr"}

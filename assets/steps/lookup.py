@@ -138,15 +138,11 @@ def plan(
     """Return up to `limit` pages to look up: pages that are due on the watch list, then uncertain pages."""
     if limit < 1:
         return []
-    pages = [Asked(*page, Purpose.WATCH) for page in warehouse.lookups_due(watched, now)]
-    wanted = {(page.project_id, page.name): page for page in pages}
     projects, namespaces = sorted({one for one, _ in scope}), sorted({one for _, one in scope})
+    pages = [Asked(*page, Purpose.WATCH) for page in warehouse.lookups_due(watched, now)]
     # a repair returns the same data as a watch and also updates `articles`
-    wanted |= {
-        (page[0], page[2]): Asked(*page, Purpose.REPAIR)
-        for page in warehouse.uncertain_pages(projects, namespaces, limit, now)
-    }
-    return list(wanted.values())[:limit]
+    pages += [Asked(*page, Purpose.REPAIR) for page in warehouse.uncertain_pages(projects, namespaces, limit, now)]
+    return list({(page.project_id, page.name): page for page in pages}.values())[:limit]
 
 
 def units_left(client: EnterpriseClient) -> int | None:

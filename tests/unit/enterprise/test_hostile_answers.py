@@ -19,6 +19,7 @@ import time
 import traceback
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -138,36 +139,23 @@ class Written:
 written = Written()
 
 
-class World:
-    """A fake service for many cases, and what every case must not do."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.clock = Clock()
-        self.fake = FakeService(self.clock)
-        self.log = logging.handlers.BufferingHandler(10_000)
-        chance = random.Random(1)
-        self.fake.add(NAME, chance.randbytes(30_000))
-        self.fake.add("dewiki_namespace_0", chance.randbytes(150_000))
-        self.fake.add("frwiki_namespace_14", b"")
-        self.fake.add_snapshot("frwiki_namespace_0", chance.randbytes(20_000), chance.randbytes(10_000))
-
-    def close(self):
-        self.fake.close()
-
-
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    made = World(tmp_path_factory.mktemp("hostile"))
+    """A fake service for many cases, the folder of their files, and the log of all."""
+    clock, log, chance = Clock(), logging.handlers.BufferingHandler(10_000), random.Random(1)
     loggers = [logging.getLogger(name) for name in ("resources", "urllib3")]
     for logger in loggers:
-        logger.addHandler(made.log)
+        logger.addHandler(log)
         logger.setLevel(logging.DEBUG)
-    yield made
+    with FakeService(clock) as fake:
+        fake.add(NAME, chance.randbytes(30_000))
+        fake.add("dewiki_namespace_0", chance.randbytes(150_000))
+        fake.add("frwiki_namespace_14", b"")
+        fake.add_snapshot("frwiki_namespace_0", chance.randbytes(20_000), chance.randbytes(10_000))
+        yield SimpleNamespace(folder=tmp_path_factory.mktemp("hostile"), clock=clock, fake=fake, log=log)
     for logger in loggers:
-        logger.removeHandler(made.log)
+        logger.removeHandler(log)
         logger.setLevel(logging.NOTSET)
-    made.close()
 
 
 class Spoiler:

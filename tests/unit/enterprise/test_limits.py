@@ -10,6 +10,7 @@ import threading
 import tracemalloc
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 
 import pytest
 
@@ -130,19 +131,10 @@ def test_the_time_of_an_answer_includes_its_repetitions(make_client):
             client.account.login()
 
 
-class Monotonic:
-    """The seconds that deadlines are measured with, moved by a test."""
-
-    def __init__(self):
-        self.seconds = 0.0
-
-    def monotonic(self):
-        return self.seconds
-
-
 @pytest.fixture
 def seconds(monkeypatch):
-    moved = Monotonic()
+    """The seconds that deadlines are measured with, moved by a test."""
+    moved = SimpleNamespace(seconds=0.0, monotonic=lambda: moved.seconds)
     monkeypatch.setattr(bounds, "time", moved)
     return moved
 

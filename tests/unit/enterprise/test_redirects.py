@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from contextlib import ExitStack
 from urllib.parse import urlsplit
 
 import pytest
@@ -21,10 +20,9 @@ PUBLIC = "127.0.0.1"
 @pytest.fixture
 def inside():
     """A server that the redirect must not reach, on a loopback address that is not the service's."""
-    with ExitStack() as opened:
-        first = Loopback(lambda _: Reply(200, b"secret"), "127.0.0.2")
-        opened.callback(first.close)
-        yield first
+    server = Loopback(lambda _: Reply(200, b"secret"), "127.0.0.2")
+    yield server
+    server.close()
 
 
 @pytest.fixture

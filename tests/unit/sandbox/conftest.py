@@ -18,7 +18,9 @@ import pytest
 import requests
 
 from resources.sandbox import Settings, running
+from resources.sandbox.store.archives import Piece
 from tests.unit.enterprise.loopback import REFERENCE
+from tests.unit.lake.conftest import tar_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,14 +51,6 @@ def members_of(archive: Path | bytes) -> list[tuple[tarfile.TarInfo, bytes]]:
 
 def lines_of(archive: Path | bytes) -> list[bytes]:
     return [line for _, content in members_of(archive) for line in content.splitlines()]
-
-
-@dataclass(frozen=True)
-class TinyBatch:
-    record: dict[str, Any]
-    path: Path
-    version: str
-    size: int
 
 
 class TinyWorld:
@@ -113,26 +107,20 @@ class TinyWorld:
         """None either."""
         return self
 
-    def batches(self, hour: datetime) -> list[TinyBatch]:
+    def batches(self, hour: datetime) -> list[Piece]:
         return [self._batch(hour, "enwiki", "en", 0), self._batch(hour, "frwiki", "fr", 14)]
 
-    def _batch(self, hour: datetime, project: str, language: str, namespace: int) -> TinyBatch:
+    def _batch(self, hour: datetime, project: str, language: str, namespace: int) -> Piece:
         identifier = f"{project}_namespace_{namespace}"
         path = self.folder / f"{hour:%Y%m%d%H}-{identifier}.tar.gz"
-        plain = io.BytesIO()
-        with tarfile.open(fileobj=plain, mode="w") as tar:
-            for member in range(2):
-                lines = [
-                    {"name": f"Page {member}-{i}", "identifier": 1 + i, "article_body": {"wikitext": "é" * 40}}
-                    for i in range(200)
-                ]
-                text = b"".join(
-                    json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode() + b"\n" for line in lines
-                )
-                info = tarfile.TarInfo(f"{identifier}_{member}.ndjson")
-                info.size = len(text)
-                tar.addfile(info, io.BytesIO(text))
-        content = gzip.compress(plain.getvalue(), mtime=0)
+        lines = [
+            {"name": f"Page {member}-{i}", "identifier": 1 + i, "article_body": {"wikitext": "é" * 40}}
+            for member in range(2)
+            for i in range(200)
+        ]
+        texts = [json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode() + b"\n" for line in lines]
+        members = [(f"{identifier}_{n}.ndjson", b"".join(texts[200 * n : 200 * n + 200])) for n in range(2)]
+        content = gzip.compress(tar_bytes(members), mtime=0)
         path.write_bytes(content)
         version = hashlib.md5(content).hexdigest()
         record = {
@@ -144,7 +132,7 @@ class TinyWorld:
             "namespace": {"identifier": namespace},
             "size": {"value": round(len(content) / 1e6, 3), "unit_text": "MB"},
         }
-        return TinyBatch(record, path, version, len(content))
+        return Piece(identifier, path, version, len(content), record)
 
 
 @dataclass
@@ -164,7 +152,7 @@ class Client:
     DOWNLOAD = f"{HOUR}/enwiki_namespace_0/download"
 
     @property
-    def archive(self) -> TinyBatch:
+    def archive(self) -> Piece:
         """The file behind DOWNLOAD."""
         return self.sandbox.world.batches(datetime(2025, 3, 9, 5, tzinfo=UTC))[0]
 

@@ -21,7 +21,7 @@ from resources.sandbox import Endpoint, SandboxConflictError, SandboxStartError,
 from resources.sandbox.__main__ import main
 from resources.sandbox.options import command_line
 from resources.sandbox.process import find
-from tests.unit.sandbox.conftest import BOUND_SECONDS, wait_until
+from tests.unit.sandbox.conftest import BOUND_SECONDS, prepared_state, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -35,9 +35,7 @@ def ended(pid):
 
 @pytest.fixture
 def state(tmp_path, signing_key):
-    folder = tmp_path / "state"
-    folder.mkdir()
-    (folder / "signing-key.pem").write_bytes(signing_key)
+    folder = prepared_state(tmp_path, signing_key)
     yield folder
     record = find(folder)
     if record is not None:

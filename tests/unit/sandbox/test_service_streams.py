@@ -176,6 +176,7 @@ class TestForms:
         assert read(streams, 5, data=words) == wanted
 
 
+MANY = {str(number): 1 for number in range(51)}
 FUTURE = text(NOW + timedelta(minutes=1))
 
 
@@ -193,12 +194,9 @@ FUTURE = text(NOW + timedelta(minutes=1))
             {"parts": [1], "since": text(NOW)},
             "for parallel consumption, specify either offsets or time-offsets (since_per_partition) parameter",
         ),
+        ({"parts": [1], "offsets": MANY}, "the query param offsets has length 51, max allowed length 50"),
         (
-            {"parts": [1], "offsets": {str(n): 1 for n in range(51)}},
-            "the query param offsets has length 51, max allowed length 50",
-        ),
-        (
-            {"parts": [1], "since_per_partition": {str(n): text(NOW) for n in range(51)}},
+            {"parts": [1], "since_per_partition": MANY},
             "the query param since_per_partition has length 51, max allowed length 50",
         ),
         (

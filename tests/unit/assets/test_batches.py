@@ -38,17 +38,6 @@ def test_a_plan_takes_the_mirrored_files_alone_and_counts_what_is_not_archived(b
     assert len(bench.plan(EN).missing) == 1
 
 
-def test_what_is_archived_costs_one_request_and_no_download(bench):
-    bench.serve("enwiki", 1)
-    first = bench.fetch(EN)
-    assert [landed.size_bytes for landed in first.fetched] == [first.archives[0].path.stat().st_size]
-    before = bench.downloads(), len(bench.fake.api.requests)
-    again = bench.fetch(EN)
-    assert (again.fetched, again.request_count) == ((), 1)
-    assert (bench.downloads(), len(bench.fake.api.requests)) == (before[0], before[1] + 1)
-    assert again.archives == first.archives
-
-
 def test_the_list_that_is_kept_names_what_was_landed_though_the_hour_was_exported_again_meanwhile(bench):
     old = bench.serve("enwiki", 1)
     other = bench.serve("frwiki", 1)

@@ -10,7 +10,7 @@ import pytest
 
 from assets import checks, coverage_checks, layers
 from resources import datasets
-from resources.datasets import RETENTION, last_complete_hour
+from resources.datasets import last_complete_hour
 from resources.tables import NO_SNAPSHOT, HourState
 from resources.warehouse import Comparison, HourStatus, LakeFileError, Warehouse
 from tests.unit.assets.conftest import NEXT, record
@@ -187,21 +187,6 @@ def test_each_state_of_an_hour_is_a_gap_or_is_not(bench, back):
         else:
             assert told.description.startswith(f"enwiki namespace 0 {hour:%Y-%m-%d %H:00}: {state}. Because.")
             assert ("`wme run --from" in told.description) is (state != HourState.PAST_RETENTION)
-
-
-def test_gaps_are_looked_for_in_two_days_of_what_is_mirrored(bench):
-    newest = begun(bench)
-    note(bench, newest - RETENTION - timedelta(hours=2), HourState.MISSING)
-    note(bench, newest - timedelta(hours=1), HourState.MISSING, "dewiki")
-    note(bench, newest - timedelta(hours=1), HourState.MISSING, namespace=14)
-    note(bench, newest - timedelta(hours=1), HourState.MISSING, "wikidatawiki", dataset=datasets.ENTITY_CHANGES)
-    assert covered(bench).passed
-    inside = [newest - RETENTION + timedelta(hours=2), newest]
-    note(bench, inside, HourState.MISSING)
-    told = covered(bench)
-    assert told.metadata["missing"].value == 2
-    for hour in inside:
-        assert f"enwiki namespace 0 {hour:%Y-%m-%d %H:00}: missing. Because." in told.description
 
 
 def test_only_so_many_gaps_are_named_and_all_are_counted(bench):

@@ -97,18 +97,6 @@ def test_redone_hour_goes_after_the_grace_period_and_nothing_else(house):
     assert warehouse.sql("SELECT html FROM article_bodies").rows == [("h",)]
 
 
-def test_lost_journal_makes_the_wait_longer(house):
-    lake, warehouse = house.lake, house.warehouse
-    files = [lake.file(0, [lake.change(1, "A", 1)], tag=tag) for tag in "ab"]
-    house.aged(*(file.path for file in files))
-    for file in files:
-        warehouse.load_hour(lake.hour(0), [file])
-    assert len(house.clean().waiting) == 1
-    (house.data / "state" / "replaced.json").write_text("[half")
-    assert house.clean(hours=30).freed == ()
-    assert len(house.clean(hours=54).freed) == 1
-
-
 def test_a_file_that_cannot_be_removed_makes_no_other_wait_longer(house):
     lake, warehouse = house.lake, house.warehouse
     first, second, third = (lake.file(0, [lake.change(1, "A", 1)], tag=tag) for tag in "abc")

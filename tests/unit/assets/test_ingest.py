@@ -142,7 +142,7 @@ def test_what_each_layer_tells(bench):
 
     again = layers_of(bench, "enwiki", "frwiki", "itwiki")
     archive, lake, warehouse = (again[key].metadata for key in ALL)
-    assert (archive["files"], archive["files_fetched"], archive["bytes_fetched"]) == (2, 0, 0)
+    assert (archive["files"], archive["files_fetched"], archive["bytes_fetched"], archive["requests"]) == (2, 0, 0, 1)
     assert (lake["dagster/partition_row_count"], lake["files_converted"], lake["seconds"]) == (4, 0, 0)
     assert (warehouse["dagster/partition_row_count"], warehouse["duplicates"], warehouse["changed"]) == (3, 1, False)
     assert [again[key].data_version for key in ALL] == [told[key].data_version for key in ALL]

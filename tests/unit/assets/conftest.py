@@ -136,11 +136,6 @@ class Bench:
             engine=self.engine,
         )
 
-    def listed(self) -> dict[str, str]:
-        """Version by identifier, of the list that is archived."""
-        records = json.loads(self.layout.batch_list(ARTICLE_CHANGES, HOUR).read_bytes())
-        return {one["identifier"]: one["version"] for one in records}
-
     def downloads(self) -> int:
         """Signed URLs that the service was asked for so far."""
         return len(self.fake.api.seen("*/download"))

@@ -1,5 +1,6 @@
 """The steps of an hour: what is fetched, when an hour counts as archived, what is remembered of it."""
 
+import json
 import os
 import shutil
 from datetime import timedelta
@@ -44,7 +45,11 @@ def test_the_list_that_is_kept_names_what_was_landed_though_the_hour_was_exporte
     plan = bench.plan(EN, FR)
     new = bench.serve("enwiki", 1, 2)
     archived = batches.fetch_hour(plan, bench.client, bench.layout, bench.engine)
-    assert bench.listed() == {"enwiki_namespace_0": new, "frwiki_namespace_0": other}
+    listed = json.loads(bench.layout.batch_list(ARTICLE_CHANGES, HOUR).read_bytes())
+    assert {one["identifier"]: one["version"] for one in listed} == {
+        "enwiki_namespace_0": new,
+        "frwiki_namespace_0": other,
+    }
     assert new != old
     assert {one.version for one in archived.archives} == {new, other}
     # so that later, without the service, the hour is found whole

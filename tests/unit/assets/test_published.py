@@ -118,10 +118,6 @@ def test_people_are_told_when_it_is_published_next(every, last, text):
     assert next_text(None if last is None else Publication(last, 1), every) == text
 
 
-def garbled(warehouse):
-    warehouse.build_path.write_bytes(b"no database")
-
-
 def earlier(warehouse):
     """The layout of a release before: a published file with the tables of analysts alone, and another build file."""
     close_all()
@@ -138,7 +134,14 @@ def earlier(warehouse):
 
 @pytest.mark.parametrize(
     ("damage", "replacement"),
-    [(garbled, "A copy of warehouse.duckdb takes its place"), (earlier, "A new file takes its place")],
+    [
+        (
+            lambda warehouse: warehouse.build_path.write_bytes(b"no database"),
+            "A copy of warehouse.duckdb takes its place",
+        ),
+        (earlier, "A new file takes its place"),
+    ],
+    ids=["garbled", "earlier"],
 )
 def test_a_build_file_that_was_replaced_is_completed_before_it_is_published(
     bench, publish, caplog, damage, replacement

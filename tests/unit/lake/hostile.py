@@ -195,16 +195,11 @@ def one_member(rng: random.Random, hostile: Hostile, name: bytes, data: bytes, *
     if way < 6:
         hostile.done.append(f"member in way {way}")
     if holds:
-        count_lines(hostile, data)
+        lines = data.removeprefix(BOM).split(b"\n")
+        hostile.lines += sum(1 for line in lines if line.strip(b" \t\r"))
+        hostile.size += len(data)
+        hostile.longest = max([hostile.longest, *map(len, lines)])
     return head + header(name, size, kind) + data + bytes(-len(data) % BLOCK)
-
-
-def count_lines(hostile: Hostile, data: bytes) -> None:
-    """Count what a member with records holds."""
-    lines = data.removeprefix(BOM).split(b"\n")
-    hostile.lines += sum(1 for line in lines if line.strip(b" \t\r"))
-    hostile.size += len(data)
-    hostile.longest = max([hostile.longest, *map(len, lines)])
 
 
 def lie(rng: random.Random, hostile: Hostile) -> bytes:

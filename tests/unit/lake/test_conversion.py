@@ -10,6 +10,7 @@ import pytest
 
 from resources.datasets import LISTS, SNAPSHOT_ARTICLES
 from resources.lake import Archive, ConversionError, convert, convert_list, digest_of, find_conversion
+from resources.lake.archive.blocks import BLOCK_BYTES
 from resources.lake.encoded_blocks import encode_block
 from resources.tables import ARTICLE_CHANGES, REJECTED_LINES, version_of
 
@@ -92,16 +93,25 @@ def test_bodies_are_kept_as_asked(lake, rows):
         (row,) = rows(lake.convert(lake.record(1), bodies=bodies).path)
         expected = {name: text if bodies is None or name in bodies else None for name, text in kept.items()}
         assert {name: row[name] for name in kept} == expected
-    with pytest.raises(ConversionError, match=r"Unknown bodies: pdf. Known bodies are html, wikitext."):
-        lake.convert(lake.record(1), bodies=frozenset({"pdf"}))
 
 
-def test_too_little_memory_is_said_before_anything_is_read(lake):
-    with pytest.raises(
-        ConversionError,
-        match=r"100 MB of memory is too little for 2 workers. Nothing was converted. Allow at least \d+ MB",
-    ):
-        lake.convert(lake.record(1), memory_bytes=100 << 20, workers=2)
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"bodies": frozenset({"pdf"})}, r"Unknown bodies: pdf. Known bodies are html, wikitext."),
+        (
+            {"memory_bytes": 100 << 20, "workers": 2},
+            r"100 MB of memory is too little for 2 workers. Nothing was converted. Allow at least \d+ MB",
+        ),
+        *(
+            ({"record_bytes_max": size}, "record limit of .* out of range")
+            for size in (0, BLOCK_BYTES - 1, (1 << 30) + 1)
+        ),
+    ],
+)
+def test_what_cannot_be_is_said_before_anything_is_read(lake, options, words):
+    with pytest.raises(ConversionError, match=words):
+        lake.convert(lake.record(1), **options)
     assert not lake.layout.lake.exists()
 
 

@@ -45,16 +45,11 @@ def served(page: dict) -> dict:
     }
 
 
-def real_records() -> list[dict]:
-    if not REAL.exists():
-        pytest.skip("the real pages are not on this machine")
+@pytest.mark.skipif(not REAL.exists(), reason="the real pages are not on this machine")
+def test_real_entities_come_back_as_they_went_in(how):
     with gzip.open(REAL) as lines:
         pages = [json.loads(line) for line in lines]
-    return [served(page) for page in pages if page["rev_model"] in ("wikibase-item", "wikibase-property")]
-
-
-def test_real_entities_come_back_as_they_went_in(how):
-    records = real_records()
+    records = [served(page) for page in pages if page["rev_model"] in ("wikibase-item", "wikibase-property")]
     assert len(records) == 18
     rows = read(*(json.dumps(record, ensure_ascii=False) for record in records))
     assert not len(rows.rejects)

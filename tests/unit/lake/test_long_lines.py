@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow.parquet as pq
 import pytest
 
-from resources.lake import ArchiveError, ConversionError, Converter, convert, digest_of, find_conversion
+from resources.lake import ArchiveError, Converter, convert, digest_of, find_conversion
 from resources.lake.archive.blocks import read_blocks
 from resources.lake.archive.buffers import Buffers, LongLine
 from resources.lake.rejects import RAW_BYTES_MAX, lines_file, whole_line
@@ -142,12 +142,6 @@ def test_the_longest_record_decides_the_digest_where_it_is_not_the_usual_one(lak
     made = convert(archive, lake.layout, record_bytes_max=LONGEST)
     assert find_conversion(archive, lake.layout) is None
     assert find_conversion(archive, lake.layout, record_bytes_max=LONGEST).path == made.path
-
-
-@pytest.mark.parametrize("size", [0, LONGEST - 1, (1 << 30) + 1])
-def test_a_longest_record_that_cannot_be(lake, size):
-    with pytest.raises(ConversionError, match=r"record limit of .* bytes is out of range"):
-        lake.convert(lake.record(1), record_bytes_max=size)
 
 
 def test_lines_of_a_mebibyte_are_whole_in_their_rows(lake, rows):

@@ -211,23 +211,21 @@ def test_first_value_of_a_block(lake, first, monkeypatch):
     compare(first, monkeypatch)
 
 
-def block_of(rng: random.Random, count: int) -> bytes:
-    share = rng.choice([0, 0.02, 0.3, 1])
-    lines = []
-    for _ in range(count):
+def campaign(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compare a block of records, some of them spoilt."""
+    rng = random.Random(seed)
+    bodies = rng.choice([BOTH, BOTH, frozenset(), frozenset({"wikitext"})])
+    share, lines = rng.choice([0, 0.02, 0.3, 1]), []
+    for _ in range(rng.choice([1, 5, 30])):
         line = text_of(rng, record_of(rng)).encode()
         while rng.random() < share:
             line = spoil(rng, line)
             if rng.random() < 0.7:
                 break
         lines.append(line)
-    return rng.choice([b"\n", b"\n", b"\n", b"\r\n", b"\n\n"]).join(lines) + rng.choice([b"", b"\n", b"\n\n", b"\n \n"])
-
-
-def campaign(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = random.Random(seed)
-    bodies = rng.choice([BOTH, BOTH, frozenset(), frozenset({"wikitext"})])
-    block = block_of(rng, rng.choice([1, 5, 30]))
+    block = rng.choice([b"\n", b"\n", b"\n", b"\r\n", b"\n\n"]).join(lines) + rng.choice(
+        [b"", b"\n", b"\n\n", b"\n \n"]
+    )
     compare(block, monkeypatch, bodies=bodies)
     verdicts(block, monkeypatch, bodies=bodies)
 
@@ -249,25 +247,22 @@ def test_spoiled_records_at_length(start, monkeypatch):
 
 
 def test_values_at_places_of_every_type(lake, monkeypatch):
-    texts = [*NUMBERS, *OTHERS, *(json.dumps(time) for time in TIMES + ODD_TIMES + TIMES_ABOUT_RIGHT)]
-    blocks = [b"\n".join(with_value(lake, text)) for text in texts]
+    """A good line, and lines with a value, alone and in a list, at places of every type."""
+    good = json.dumps(lake.record(1)).encode()
+    places = (
+        *("identifier", "abstract", "date_created", "version.size.value", "version.is_minor_edit", "version.tags"),
+        *("version.scores.revertrisk.probability.true", "image.thumbnail", "categories", "version", "event.type"),
+        *("version.diff.dictionary_words.proportional_increase", "article_body.html", "version.diff", "new"),
+    )
+    lines = [json.dumps(put(lake.record(2), path, "HERE")) for path in places]
+    blocks = [
+        b"\n".join([good, *(line.replace('"HERE"', one).encode() for line in lines for one in (text, f"[{text}]"))])
+        for text in (*NUMBERS, *OTHERS, *(json.dumps(time) for time in TIMES + ODD_TIMES + TIMES_ABOUT_RIGHT))
+    ]
     # two blocks at a time: of more rejected lines, not all would be given a reason of their own
     for one, other in itertools.zip_longest(blocks[::2], blocks[1::2], fillvalue=b""):
         compare(one + b"\n" + other, monkeypatch)
     verdicts(b"\n".join(blocks), monkeypatch)
-
-
-def with_value(lake, text: str) -> list[bytes]:
-    """A good line, and lines with a value, alone and in a list, at places of every type."""
-    lines = [json.dumps(lake.record(1)).encode()]
-    for path in (
-        *("identifier", "abstract", "date_created", "version.size.value", "version.is_minor_edit", "version.tags"),
-        *("version.scores.revertrisk.probability.true", "image.thumbnail", "categories", "version", "event.type"),
-        *("version.diff.dictionary_words.proportional_increase", "article_body.html", "version.diff", "new"),
-    ):
-        line = json.dumps(put(lake.record(2), path, "HERE"))
-        lines += [line.replace('"HERE"', one).encode() for one in (text, f"[{text}]")]
-    return lines
 
 
 TEXT, INT, BOOL, DOUBLE = pa.string(), pa.int64(), pa.bool_(), pa.float64()

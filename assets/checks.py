@@ -78,27 +78,24 @@ class Check(Generic[_Made]):
     def spec(self) -> dg.AssetCheckSpec:
         return dg.AssetCheckSpec(self.name, asset=self.asset, description=self.description)
 
-    def result(self, made: _Made, asset_key: dg.AssetKey) -> dg.AssetCheckResult:
-        """Return the check result for the given data. The asset key includes the project's prefix."""
-        found = self.find(made)
-        wrong = len(found.wrong) if found.count is None else found.count
-        return dg.AssetCheckResult(
-            asset_key=asset_key,
-            check_name=self.name,
-            passed=not found.wrong,
-            severity=dg.AssetCheckSeverity.WARN if self.is_warning else dg.AssetCheckSeverity.ERROR,
-            description=format_findings(found.wrong, self.what_to_do, found.count),
-            metadata={"looked_at": found.looked_at, "wrong": wrong, **found.metadata},
-        )
-
 
 def results(
     checks: Iterable[Check[_Made]], made: _Made, selected: Collection[dg.AssetCheckKey]
 ) -> Iterator[dg.AssetCheckResult]:
+    """Run the selected checks. The keys of the selected assets can have a project's prefix."""
     wanted = {(layers.unprefixed(key.asset_key), key.name): key.asset_key for key in selected}
     for check in checks:
         if (asset_key := wanted.get((check.asset, check.name))) is not None:
-            yield check.result(made, asset_key)
+            found = check.find(made)
+            wrong = len(found.wrong) if found.count is None else found.count
+            yield dg.AssetCheckResult(
+                asset_key=asset_key,
+                check_name=check.name,
+                passed=not found.wrong,
+                severity=dg.AssetCheckSeverity.WARN if check.is_warning else dg.AssetCheckSeverity.ERROR,
+                description=format_findings(found.wrong, check.what_to_do, found.count),
+                metadata={"looked_at": found.looked_at, "wrong": wrong, **found.metadata},
+            )
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import dagster as dg
 from pydantic import BaseModel, Field
 
 from assets import checks, layers
-from assets.describe import earlier_work, failed_hours, failure, run_config, sentence, tell
+from assets.describe import as_failure, earlier_work, failed_hours, failure, run_config, sentence, tell
 from assets.layers import RunTag, hour_of, key_of, oldest_hour, recent_hours
 from assets.steps.hourly_run import HourlyRun
 from resources import adapters
@@ -64,10 +64,8 @@ def hourly_assets(dataset: Dataset, hours: dg.HourlyPartitionsDefinition) -> dg.
                 "loaded again. Nothing was done. Select this asset too.",
                 allow_retries=False,
             )
-        try:
+        with as_failure():
             converter = engine.converter(lake, is_local=config.convert_again)
-        except MirrorError as error:
-            raise failure(error) from error
         with converter:
             run = HourlyRun(
                 enterprise, lake, warehouse, converter, engine.engine(context.log.info), dataset, config.convert_again
@@ -127,7 +125,7 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: dict[dg.A
                         version = dg.DataVersion(layer.data_version)
                         yield dg.MaterializeResult(asset_key=key, metadata=metadata, data_version=version)
                     else:
-                        _log(context, key, hour, metadata, layer.data_version)
+                        context.log_event(_made(key, hour, metadata, layer.data_version))
             except Exception as error:  # each hour fails separately, and the run lists all failures at the end
                 run.fail(hour, error)
                 if error is run.stopped:
@@ -149,16 +147,11 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: dict[dg.A
         raise failed_hours(run.failed, len(hours) - len(left_out), what) from cause
 
 
-def _log(
-    context: dg.AssetExecutionContext,
-    key: dg.AssetKey,
-    hour: datetime,
-    metadata: dict[str, Any],
-    version: str,
-    description: str | None = None,
-) -> None:
+def _made(
+    key: dg.AssetKey, hour: datetime, metadata: dict[str, Any], version: str, text: str | None = None
+) -> dg.AssetMaterialization:
     tags = {"dagster/data_version": version}
-    context.log_event(dg.AssetMaterialization(key, description, metadata=metadata, partition=key_of(hour), tags=tags))
+    return dg.AssetMaterialization(key, text, metadata=metadata, partition=key_of(hour), tags=tags)
 
 
 def _leave_out(context: dg.AssetExecutionContext, run: HourlyRun) -> None:
@@ -175,7 +168,7 @@ def _leave_out(context: dg.AssetExecutionContext, run: HourlyRun) -> None:
             continue
         context.log.warning("The hour %s was skipped. %s", hour_text(hour), sentence(cause))
         for key in context.selected_asset_keys:
-            _log(context, key, hour, metadata, state, markdown_text(sentence(cause)))
+            context.log_event(_made(key, hour, metadata, state, markdown_text(sentence(cause))))
 
 
 def _tell_failures(context: dg.AssetExecutionContext, run: HourlyRun, made: set[tuple[dg.AssetKey, datetime]]) -> None:

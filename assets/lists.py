@@ -53,7 +53,7 @@ def list_assets(lists: Sequence[Dataset]) -> list[dg.AssetsDefinition]:
     @dg.multi_asset(
         name="lake_reference",
         specs=[layers.specs(one)[1] for one in lists],
-        check_specs=[_check_of_file(one).spec for one in lists],
+        check_specs=[check.spec for one in lists for check in _checks(one) if check.asset == layers.lake_key(one)],
         can_subset=True,
     )
     def convert(context: dg.AssetExecutionContext, lake: LakeResource) -> Iterator[Any]:
@@ -81,12 +81,12 @@ def list_assets(lists: Sequence[Dataset]) -> list[dg.AssetsDefinition]:
                     metadata=metadata,
                     data_version=dg.DataVersion(files.new_md5(raw).hexdigest()),
                 )
-            yield from results([_check_of_file(dataset)], (raw, conversion), context.selected_asset_check_keys)
+            yield from results(_checks(dataset), (raw, conversion), context.selected_asset_check_keys)
 
     @dg.multi_asset(
         name="warehouse_reference",
         specs=[layers.specs(one)[2] for one in lists],
-        check_specs=[check.spec for one in lists for check in _checks_of_table(one)],
+        check_specs=[check.spec for one in lists for check in _checks(one) if check.asset != layers.lake_key(one)],
         can_subset=True,
     )
     def load(
@@ -106,7 +106,7 @@ def list_assets(lists: Sequence[Dataset]) -> list[dg.AssetsDefinition]:
             keys = {dataset: auditor.keys(dataset) for dataset in lists}
         for dataset in lists:
             made = keys[dataset], enterprise
-            yield from results(_checks_of_table(dataset), made, context.selected_asset_check_keys)
+            yield from results(_checks(dataset), made, context.selected_asset_check_keys)
 
     return [archive, convert, load]
 
@@ -122,22 +122,19 @@ def _converted(dataset: Dataset, lake: LakeResource) -> _Converted:
     return raw, convert_list(dataset, raw, lake.layout)
 
 
-def _check_of_file(dataset: Dataset) -> Check[_Converted]:
-    key = layers.lake_key(dataset)
-    return Check(
-        "rows_accounted",
-        key,
-        "The Parquet file contains one row for each record of the archived list.",
-        _accounted,
-        f"The archived list is intact. Remove the Parquet file and materialize {key.to_user_string()}. Report the "
-        "records listed here to the vendor, because the service sent them in this form.",
-    )
-
-
-def _checks_of_table(dataset: Dataset) -> list[Check[_Loaded]]:
-    key, setting = layers.warehouse_key(dataset), _MIRRORED.get(dataset)
-    again = f"Materialize {layers.archive_key(dataset).to_user_string()} and its downstream assets."
-    found = [
+def _checks(dataset: Dataset) -> list[Check[Any]]:
+    """Return the check of a list's Parquet file (`_Converted`), then the checks of its table (`_Loaded`)."""
+    archive, lake, key = layers.keys(dataset)
+    again, setting = f"Materialize {archive.to_user_string()} and its downstream assets.", _MIRRORED.get(dataset)
+    found: list[Check[Any]] = [
+        Check(
+            "rows_accounted",
+            lake,
+            "The Parquet file contains one row for each record of the archived list.",
+            _accounted,
+            f"The archived list is intact. Remove the Parquet file and materialize {lake.to_user_string()}. Report the "
+            "records listed here to the vendor, because the service sent them in this form.",
+        ),
         Check(
             "not_empty",
             key,
@@ -155,7 +152,7 @@ def _checks_of_table(dataset: Dataset) -> list[Check[_Loaded]]:
             is_warning=True,
         ),
     ]
-    return found if setting else found[:2]
+    return found if setting else found[:-1]
 
 
 def _accounted(made: _Converted) -> Found:

@@ -81,7 +81,7 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
                     sized(
                         {
                             "files": len(archived.archives),
-                            "bytes": archived.archive_bytes,
+                            "bytes": sum(one.path.stat().st_size for one in archived.archives),
                             "quota_units": plan.unit_count,
                             "form": plan.form,
                             "because": plan.reason,

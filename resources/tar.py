@@ -118,11 +118,8 @@ class TarStream:
         return bytes(data[: self.fill(memoryview(data))])
 
     def skip(self, count: int) -> None:
-        scratch = memoryview(bytearray(min(count, _SKIP_BYTES)))
         while count:
-            step = min(count, len(scratch))
-            self.exactly(scratch[:step])
-            count -= step
+            count -= len(self.take(min(count, _SKIP_BYTES)))
 
 
 def members(stream: TarStream, contents: Contents) -> Iterator[tuple[str, int]]:

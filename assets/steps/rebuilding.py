@@ -164,13 +164,11 @@ def _loaded_hours(layout: Layout, store: Warehouse) -> set[Part]:
         for dataset in datasets.datasets(Family.HOURLY):
             for day, hours in groupby(hour_folders(layout.archive / dataset.archive), lambda one: one[0].date()):
                 rows, _ = ledger.files(dataset, day)
-                of_hours: dict[str, set[str]] = {}
-                for file in rows:
-                    of_hours.setdefault(file.lake_path.rpartition("/")[0], set()).add(file.lake_path)
+                named = {file.lake_path for file in rows}
                 for hour, _ in hours:
-                    folder = layout.lake / dataset.table.name / hour_folder(hour)
-                    there = {path.relative_to(layout.lake).as_posix() for path in folder.glob("*.parquet")}
-                    loaded = of_hours.get(folder.relative_to(layout.lake).as_posix(), set())
+                    folder = f"{dataset.table.name}/{hour_folder(hour)}/"
+                    there = {f"{folder}{path.name}" for path in (layout.lake / folder).glob("*.parquet")}
+                    loaded = {path for path in named if path.startswith(folder)}
                     if loaded and there <= loaded:
                         found.add((dataset, hour))
     return found
@@ -253,13 +251,6 @@ def _units(faulty: Sequence[FaultyFile]) -> Iterator[list[LoadedPart]]:
         yield list(together)
 
 
-def _name(part: LoadedPart) -> str:
-    if part.snapshot_id is not None:
-        return f"{part.table_name} {part.snapshot_id}"
-    moment = part.batch_hour or part.source_at
-    return f"{part.table_name} {hour_text(moment)} UTC"
-
-
 def repaired(
     lake: LakeResource,
     warehouse: WarehouseResource,
@@ -282,7 +273,9 @@ def repaired(
             if is_short or (most is not None and number >= most):
                 loads.done.waiting = len(units) - number
                 break
-            if loads.attempt(_name(parts[0]), loads.load_again, parts):
+            first = parts[0]
+            what = first.snapshot_id or f"{hour_text(first.batch_hour or first.source_at)} UTC"
+            if loads.attempt(f"{first.table_name} {what}", loads.load_again, parts):
                 loaded.update(parts)
     done = loads.done
     done.replaced = [file for file in faulty if file.parts and loaded.issuperset(file.parts)]

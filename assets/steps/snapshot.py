@@ -13,15 +13,7 @@ from resources.adapters import ConfiguredLake
 from resources.datasets import Dataset
 from resources.datasets.paths import SET
 from resources.engine import Engine
-from resources.enterprise import (
-    Download,
-    EnterpriseClient,
-    FetchOptions,
-    Listing,
-    SnapshotOptions,
-    SnapshotPlan,
-    read_set,
-)
+from resources.enterprise import EnterpriseClient, FetchOptions, Listing, SnapshotOptions, SnapshotPlan, read_set
 from resources.enterprise.models import Snapshot as SnapshotRecord
 from resources.lake import Archive, ConvertedFile, Layout
 from resources.warehouse import Snapshot, SnapshotLoad, Warehouse
@@ -42,10 +34,6 @@ class ArchivedSnapshot:
     version: str
     exported_at: datetime
     archives: tuple[Archive, ...]
-
-    @property
-    def archive_bytes(self) -> int:
-        return sum(archive.path.stat().st_size for archive in self.archives)
 
 
 def mirrored(listing: Listing[SnapshotRecord], scope: Scope) -> list[SnapshotRecord]:
@@ -88,15 +76,10 @@ def plan_snapshot(
     return client.snapshots.plan(identifier, folder, fetch_options(min_free_gb, options), dataset)
 
 
-def download(plan: SnapshotPlan, client: EnterpriseClient, engine: Engine) -> tuple[Download, ...]:
+def fetch_snapshot(plan: SnapshotPlan, client: EnterpriseClient, layout: Layout, engine: Engine) -> ArchivedSnapshot:
     """Download the missing files in parallel, and verify that all have the same version (see `Snapshots.download`)."""
     with engine.task(f"download {plan.identifier}", plan.missing_bytes, "B") as advance:
-        return client.snapshots.download(plan, workers=engine.workers, progress=advance)
-
-
-def fetch_snapshot(plan: SnapshotPlan, client: EnterpriseClient, layout: Layout, engine: Engine) -> ArchivedSnapshot:
-    """Download the snapshot's missing files (see `download`)."""
-    download(plan, client, engine)
+        client.snapshots.download(plan, workers=engine.workers, progress=advance)
     return archived_snapshot(plan.identifier, layout, plan.dataset, plan.snapshot.version)
 
 

@@ -94,7 +94,7 @@ def keep(
     """Read a stream and store its events until `ended()` returns True. Buffered events are stored on exit.
 
     The first run begins at `since`, or at the current time if `since` is None. Later runs resume at the last offset.
-    `state` is the folder of the lock file. `say` receives each step and its lag in seconds (see `lag_of`). `warn`
+    `state` is the folder of the lock file. `say` receives each step and its newest event's age in seconds. `warn`
     receives messages about possible gaps. `loaded` returns the hours of a gap whose files are loaded.
 
     Raises:
@@ -144,7 +144,9 @@ def keep(
                         back = [one for one, at in before.offsets.items() if step.offsets.get(one, at) < at]
                         if back:
                             stream.read_again({one: moments.get(one, before.since) for one in back})
-                        say(step, lag_of(step, clock()))
+                        newest = max(step.published_at.values(), default=None)
+                        # an event in the future has no lag
+                        say(step, None if newest is None else max(0.0, (clock() - newest).total_seconds()))
                         said = now
                         failure = _merge(lake, failure, warn)
                         if now >= trim_due:
@@ -193,12 +195,6 @@ def loaded_hours(warehouse: Warehouse, scope: Collection[tuple[str, int]], hours
     rows = warehouse.coverage(hours[0], hours[-1] + _HOUR, dataset=ARTICLE_CHANGES)
     covered = {(row.batch_hour, row.project_id, row.namespace_id) for row in rows if row.state in COVERED}
     return {hour for hour in hours if all((hour, *one) in covered for one in scope)}
-
-
-def lag_of(step: Step, now: datetime) -> float | None:
-    """Return the newest event's age in seconds (0 if the event is in the future), or None if the step has no events."""
-    newest = max(step.published_at.values(), default=None)
-    return None if newest is None else max(0.0, (now - newest) / timedelta(seconds=1))
 
 
 def _alone(path: Path, wait_seconds: float = 0.0) -> AbstractContextManager[int]:

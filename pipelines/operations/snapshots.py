@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assets.steps import snapshot as snapshot_sets
 from resources import connection
 from resources.datasets import Dataset
 from resources.engine import Engine, Reporter
@@ -85,13 +84,14 @@ def download(
     check(plans)
     done: list[tuple[SnapshotPlan, tuple[Download, ...]]] = []
     failures: list[tuple[str, errors.EnterpriseError]] = []
-    rest = list(plans)
+    rest, engine = list(plans), Engine(workers, reporter)
     while rest:
         plan = rest.pop(0)
         try:
             if done or failures:  # plan this snapshot again, because earlier downloads might have taken hours
                 plan = _planned(client, plan.identifier, plan.folder, plan.options, plan.dataset)
-            done.append((plan, snapshot_sets.download(plan, client, Engine(workers, reporter))))
+            with engine.task(f"download {plan.identifier}", plan.missing_bytes, "B") as advance:
+                done.append((plan, client.snapshots.download(plan, workers=workers, progress=advance)))
         except errors.EnterpriseError as error:
             failures.append((plan.identifier, error))
             if error.ends_run:

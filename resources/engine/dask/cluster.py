@@ -36,7 +36,6 @@ _FETCHES = 4
 class Member:
     """A worker as reported by the scheduler. `versions` is empty if the worker was not started by `wme worker`."""
 
-    address: str
     host: str
     name: str
     threads: int
@@ -209,13 +208,12 @@ class Cluster:
             raise self._connection_lost() from error
         return [
             Member(
-                address=address,
                 host=str(facts.get("host", "")),
                 name=str(facts.get("name", "")),
                 threads=int(facts.get("nthreads", 1)),
                 versions=dict(facts.get(dask_worker.VERSIONS) or {}),
             )
-            for address, facts in known.items()
+            for facts in known.values()
         ]
 
     def _await_workers(self, client: distributed.Client) -> None:

@@ -133,21 +133,17 @@ class HourlyRun:
             if lake in selected and archived.partial is None:
                 yield _lake_layer(lake, archived, conversions)
             if warehouse in selected:
-                load = self._load(hour, archived, conversions)
+                is_replaced = self.again and any(one.converted for one in conversions)
+                load = batches.load_hour(archived, conversions, self.warehouse.warehouse, reload=is_replaced)
+                self.loaded.append(hour)
+                if self.dataset.stream is not None:
+                    try:
+                        self.warehouse.warehouse.keep_visibility_changes()
+                    except MirrorError as error:  # the next load stores these changes, which only the stream contains
+                        _log.warning("%s", error)
                 if archived.partial is None:
                     yield _warehouse_layer(warehouse, conversions, load)
         archived.check()
-
-    def _load(self, hour: datetime, archived: batches.ArchivedHour, conversions: list[ConvertedFile]) -> HourLoad:
-        is_replaced = self.again and any(one.converted for one in conversions)
-        load = batches.load_hour(archived, conversions, self.warehouse.warehouse, reload=is_replaced)
-        self.loaded.append(hour)
-        if self.dataset.stream is not None:
-            try:
-                self.warehouse.warehouse.keep_visibility_changes()
-            except MirrorError as error:  # the next load stores these changes, which only the stream contains
-                _log.warning("%s", error)
-        return load
 
     def _archived(self, hour: datetime, client: EnterpriseClient | None) -> batches.ArchivedHour:
         """Fetch the hour's archives, or read them from disk if the hour is not planned or fetching has ended."""

@@ -138,17 +138,15 @@ def _replaced(layout: Layout, ledger: Ledger, now: datetime, *, compacts: bool) 
         every = sorted({hour for root in roots for hour, _ in paths.hour_folders(root)})
         for day, hours in groupby(every, datetime.date):
             rows, used = ledger.files(dataset, day)
-            loads: dict[str, list[Row]] = defaultdict(list)
-            for file in rows:
-                loads[file.lake_path.rpartition("/")[0]].append(file)
             compacted = {file.lake_path for file in rows if file.is_compacted}
             for hour in hours:
                 folder = f"{dataset.name}/{paths.hour_folder(hour)}"
-                since = {file.identifier: file.loaded_at for file in loads[folder]}
+                loads = [file for file in rows if file.lake_path.rpartition("/")[0] == folder]
+                since = {file.identifier: file.loaded_at for file in loads}
                 found = layout.storage.list(layout.lake / folder, f"*.{paths.PARQUET}")
                 dated = {path: since.get(name.identifier) for path in found if (name := paths.parse(path.name))}
                 yield from _lake_files(layout, dated, used, compacted, "another conversion of the hour is loaded")
-                yield from _archives_of_hour(layout, dataset, hour, loads[folder])
+                yield from _archives_of_hour(layout, dataset, hour, loads)
     for dataset in datasets.datasets(Family.SNAPSHOT):
         rows, used = ledger.files(dataset)
         compacted = {file.lake_path for file in rows if file.is_compacted}

@@ -10,16 +10,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from resources.tables.articles import SNAPSHOT_ARTICLES
-from resources.tables.declaration import (
-    DOUBLE,
-    INT,
-    PROJECT_AND_NAMESPACE,
-    SNAPSHOT_VERSION,
-    TEXT,
-    Column,
-    Table,
-    required,
-)
+from resources.tables.declaration import DOUBLE, INT, PROJECT_AND_NAMESPACE, TEXT, Column, Table, required
 
 _AS_SERVED = "JSON text, exactly as served"
 _BODIES = tuple(
@@ -35,16 +26,13 @@ _BODIES = tuple(
 )
 #: A structured record does not contain its namespace; the archive determines it.
 _OF_ARTICLE = tuple(
-    replace(column, required=False) if column.name == "namespace_id" else column
-    for column in SNAPSHOT_ARTICLES
-    if column not in SNAPSHOT_VERSION
+    replace(column, required=False) if column.name == "namespace_id" else column for column in SNAPSHOT_ARTICLES
 )
 STRUCTURED_ARTICLES = Table(
     "structured_articles",
     "Pages in the newest loaded structured contents snapshots, with one row per page. Infoboxes, sections, references "
     "and tables are in `structured_bodies`, as served, and in separate tables.",
     (
-        *SNAPSHOT_VERSION,
         *(column for column in _OF_ARTICLE if not column.body and column.name != "extra"),
         Column("description", TEXT, "Short description of the page.", "description"),
         Column(

@@ -120,9 +120,7 @@ def reconcile(
             user = client.account.known_user()
             usual = 0 if user is None or set(user.groups or ()) <= {FREE_GROUP} else PAID_SAMPLE
         count = min(usual, budget.left, usual if left is None else left)
-        pages = (
-            store.sampled_pages(enterprise.settings.projects, enterprise.settings.namespaces, count) if count else []
-        )
+        pages = store.sampled_pages(enterprise.settings.projects, enterprise.settings.namespaces, count)
         wanted = [Asked(page.project_id, page.namespace_id, page.name, Purpose.CHECK) for page in pages]
         lookup.ask(wanted, client, layout, budget, workers, _now)
         with engine.converter(lake) as converter:

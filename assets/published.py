@@ -23,7 +23,7 @@ from resources.datasets import Family
 from resources.formatting import counted, hour_text, markdown_text, size_text
 from resources.lake_files import COMPACTED
 from resources.tables import HourState
-from resources.warehouse import HourStatus, Moved, QueryResult, Warehouse, WarehouseError, next_text
+from resources.warehouse import HourStatus, Moved, Warehouse, WarehouseError, next_text
 
 KEY = dg.AssetKey(["published", "warehouse"])
 
@@ -34,12 +34,6 @@ WHEN_DUE = {"wme/publish": "when due"}
 #: Metadata entry with the repair results for missing or damaged lake files.
 REPAIRED = "repaired"
 
-_TABLES = """
-SELECT table_name AS "table", 'table' AS kind, max(estimated_size) AS "rows" FROM duckdb_tables()
-WHERE schema_name = 'main' OR table_name IN ('articles', 'article_changes', 'lookups') GROUP BY ALL
-UNION ALL SELECT view_name, 'view', NULL FROM duckdb_views()
-WHERE NOT internal AND schema_name = 'main' AND view_name NOT IN ('articles', 'article_changes', 'lookups')
-ORDER BY ALL"""
 _NEWEST = f"SELECT {', '.join(PREVIEW)} FROM articles ORDER BY event_at DESC, name LIMIT {PREVIEW_ROWS}"  # noqa: S608
 
 
@@ -94,8 +88,9 @@ def published_warehouse() -> dg.AssetsDefinition:
             "lake_files": published.lake_file_count,
             "faulty_lake_files": len(published.faulty_lake_files),
             **repaired,
-            "tables": markdown(_rows(store.sql(_TABLES)), ("table", "kind", "rows")),
-            "newest_articles": markdown(_rows(store.sql(_NEWEST)), PREVIEW),
+            "newest_articles": markdown(
+                [dict(zip(PREVIEW, row, strict=True)) for row in store.sql(_NEWEST).rows], PREVIEW
+            ),
             **_kept(context, lake, store, every),
         }
         return dg.MaterializeResult(metadata=sized(metadata))
@@ -155,10 +150,6 @@ def _kept(
         "replaced_files": len(cleaning.waiting),
         "replaced_bytes": cleaning.waiting_bytes,
     }
-
-
-def _rows(answer: QueryResult) -> list[dict[str, Any]]:
-    return [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
 
 
 REPORT_KEY = dg.AssetKey(["published", "report"])

@@ -144,23 +144,21 @@ class ConfiguredEngine(_Configured):
 
         With `is_local`, the converter uses this process's threads, because remote workers cannot verify lake files.
         """
-        self.settings.check()
-        lake.settings.check()
-        chosen, longest = self.settings, lake.record_bytes_max
-        if chosen.engine.startswith(SCHEME) and not is_local:
-            return RemoteWorkers(chosen.engine, lake.layout, record_bytes_max=longest)
-        return Converter(
-            workers=chosen.threads,
-            memory_bytes=None if chosen.memory_mb is None else chosen.memory_mb << 20,
-            record_bytes_max=longest,
-        )
+        remote, chosen = self._remote(lake), self.settings
+        if remote is not None and not is_local:
+            return remote
+        memory_bytes = None if chosen.memory_mb is None else chosen.memory_mb << 20
+        return Converter(workers=chosen.threads, memory_bytes=memory_bytes, record_bytes_max=lake.record_bytes_max)
 
     def compactor(self, lake: ConfiguredLake) -> AbstractContextManager[RemoteWorkers | None]:
         """Return a context manager that yields the remote compaction workers, or None if local threads are used."""
+        return self._remote(lake) or nullcontext()
+
+    def _remote(self, lake: ConfiguredLake) -> RemoteWorkers | None:
         self.settings.check()
         lake.settings.check()
         if not self.settings.engine.startswith(SCHEME):
-            return nullcontext()
+            return None
         return RemoteWorkers(self.settings.engine, lake.layout, record_bytes_max=lake.record_bytes_max)
 
 

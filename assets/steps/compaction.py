@@ -51,7 +51,6 @@ class Compacted:
     written_files: int
     written_bytes: int
     row_count: int
-    part_count: int
     given_up_count: int
 
 
@@ -144,7 +143,6 @@ def compact_lake(
             written_files=len(files),
             written_bytes=sum(file.lake_bytes for file in files),
             row_count=sum(file.row_count for file in files),
-            part_count=part_count,
             given_up_count=len(step.parts) - part_count,
         )
         done.append(compacted)

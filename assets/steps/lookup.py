@@ -3,13 +3,12 @@
 Source: the service's lookup endpoint, /v2/articles/{name}.
 """
 
-import json
 import logging
 import secrets
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 from pydantic import BaseModel, NonNegativeInt, TypeAdapter
@@ -46,7 +45,7 @@ class WatchlistError(MirrorError):
 
 
 class _Spent(BaseModel):
-    day: str
+    day: date
     spent: NonNegativeInt
 
 
@@ -82,13 +81,10 @@ class Budget:
             _log.warning("%s The file is recreated, and lookups resume tomorrow (UTC).", error.what)
             self._write(self._per_day)  # the number of spent lookups is unknown, so the budget counts as spent
             return self._per_day
-        return known.spent if known.day == self._today() else 0
+        return known.spent if known.day == self._now().astimezone(UTC).date() else 0
 
     def _write(self, spent: int) -> None:
-        files.write(self._path, json.dumps({"day": self._today(), "spent": spent}).encode())
-
-    def _today(self) -> str:
-        return f"{self._now().astimezone(UTC):%Y-%m-%d}"
+        files.write(self._path, _SPENT.dump_json(_Spent(day=self._now().astimezone(UTC).date(), spent=spent)))
 
 
 def alone(layout: Layout) -> AbstractContextManager[int]:

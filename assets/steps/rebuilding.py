@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -191,8 +192,16 @@ def load_archived(
     layout, store = lake.layout, warehouse.warehouse
 
     def load_hour(dataset: Dataset, hour: datetime) -> None:
-        scope = _scope(dataset, hour, layout, enterprise) if only is None else sorted(only[dataset, hour])
-        loads.load_hour(dataset, hour, scope)
+        if only is not None:
+            places = sorted(only[dataset, hour])
+        else:  # the archived pairs, and the mirrored pairs that are not in the hour's listing
+            records = {
+                (one.project_id, one.namespace_id): one for one in read_listing(layout.batch_list(dataset, hour))
+            }
+            file_of = partial(layout.batch_archive, dataset, hour)
+            places = [place for place, one in records.items() if file_of(one.identifier, one.version).exists()]
+            places += [place for place in enterprise.settings.scope_of(dataset) if place not in records]
+        loads.load_hour(dataset, hour, places)
 
     with engine.converter(lake) as converter:
         loads = Loads(lake, store, converter, engine.engine(lambda _: None))
@@ -224,18 +233,6 @@ def kept_versions(layout: Layout, dataset: Dataset, identifier: str) -> list[Arc
     complete = [one for one in sets if all(archive.path.exists() for archive in one.archives)]
     count = 1 if dataset.state is None else 1 + KEEP_REPLACED
     return sorted(complete, key=lambda one: one.exported_at)[-count:]
-
-
-def _scope(dataset: Dataset, hour: datetime, layout: Layout, enterprise: EnterpriseResource) -> list[tuple[str, int]]:
-    """Return an hour's archived (project, namespace) pairs, and the mirrored pairs that are not in its listing."""
-    records = read_listing(layout.batch_list(dataset, hour))
-    named = {(record.project_id, record.namespace_id): record for record in records}
-    archived = [
-        place
-        for place, record in named.items()
-        if layout.batch_archive(dataset, hour, record.identifier, record.version).exists()
-    ]
-    return [*archived, *(place for place in enterprise.settings.scope_of(dataset) if place not in named)]
 
 
 def _units(faulty: Sequence[FaultyFile]) -> Iterator[list[LoadedPart]]:

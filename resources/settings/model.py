@@ -41,7 +41,7 @@ class Settings(BaseModel):
         types.of_text(types.split),
         Write("database names such as enwiki or zh_yuewiki, separated by commas"),
     ] = Field(
-        types.SANDBOX_PROJECTS,
+        ("enwiki", "frwiki", "simplewiki"),
         description="Projects to mirror, separated by commas. Required if an account is configured. Default: the "
         "sandbox's three projects.",
     )

@@ -24,8 +24,6 @@ PROJECT = _CHECKOUT if (_CHECKOUT / "workspace.yaml").exists() else Path.cwd()
 #: Variable that replaces the project's `.env` with another settings file. Relative paths are resolved against that
 #: file's folder.
 ENV_FILE = "WME_ENV_FILE"
-#: The sandbox's default projects.
-SANDBOX_PROJECTS = ("enwiki", "frwiki", "simplewiki")
 BODIES: Final[tuple[Literal["html", "wikitext"], ...]] = ("html", "wikitext")
 #: Maximum for numeric settings. Larger numbers are assumed to be mistakes, and much larger numbers exceed the date
 #: range.

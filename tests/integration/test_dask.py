@@ -278,7 +278,7 @@ def compacted(data, compactor=None):
         for path, digest in contents(Layout(data)).items()
         if "/compacted/" in path and path.endswith(".parquet")
     }
-    return [(one.read_files, one.row_count, one.part_count) for one in done], ledger, files
+    return [(one.read_files, one.row_count) for one in done], ledger, files
 
 
 def test_a_worker_compacts_as_threads_do_and_one_that_is_killed_half_way_leaves_what_is_swept(tmp_path, monkeypatch):

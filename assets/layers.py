@@ -165,11 +165,6 @@ def hours_since(first: datetime) -> dg.HourlyPartitionsDefinition:
     return dg.HourlyPartitionsDefinition(start_date=key_of(first), timezone="UTC", fmt=_FORMAT)
 
 
-def snapshots_of(dataset: Dataset) -> dg.DynamicPartitionsDefinition:
-    """Return a dataset's snapshot partitions, which sensors and commands add."""
-    return dg.DynamicPartitionsDefinition(name=dataset.archive)
-
-
 def hour_of(partition_key: str) -> datetime:
     return datetime.strptime(partition_key, _FORMAT).replace(tzinfo=UTC)
 

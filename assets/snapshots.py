@@ -13,7 +13,6 @@ import dagster as dg
 
 from assets import checks, layers
 from assets.describe import as_failure, earlier_work, lake_metadata_of, run_config, sized
-from assets.layers import snapshots_of
 from assets.steps import snapshot
 from assets.steps.converting import NotArchivedError, convert_archives, known_conversions
 from resources import adapters
@@ -32,7 +31,7 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
     """Return two steps: one creates the archive and the lake files, and the other loads the warehouse."""
     archive, in_lake, in_warehouse = layers.keys(dataset)
     made_of = layers.specs(dataset)
-    partitions = snapshots_of(dataset)
+    partitions = dg.DynamicPartitionsDefinition(name=dataset.archive)  # sensors and commands add snapshots
     specs = [check.spec for check in checks.of_files(dataset)]
 
     @dg.multi_asset(

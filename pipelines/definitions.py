@@ -34,7 +34,8 @@ def build_assets(
     # the assets depend only on the first hour and the choice of datasets, so commands that build definitions repeatedly
     # mostly find them in the cache
     of_snapshots, of_hours = datasets.datasets(Family.SNAPSHOT), datasets.datasets(Family.HOURLY)
-    partitions = dict.fromkeys(of_hours, hours) | {one: layers.snapshots_of(one) for one in of_snapshots}
+    named = {one: dg.DynamicPartitionsDefinition(name=one.archive) for one in of_snapshots}
+    partitions = dict.fromkeys(of_hours, hours) | named
     without_steps = (
         spec.replace_attributes(partitions_def=own, automation_condition=None, freshness_policy=None)
         for one, own in partitions.items()

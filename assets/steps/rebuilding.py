@@ -195,9 +195,8 @@ def load_archived(
         if only is not None:
             places = sorted(only[dataset, hour])
         else:  # the archived pairs, and the mirrored pairs that are not in the hour's listing
-            records = {
-                (one.project_id, one.namespace_id): one for one in read_listing(layout.batch_list(dataset, hour))
-            }
+            listing = read_listing(layout.batch_list(dataset, hour))
+            records = {(one.project_id, one.namespace_id): one for one in listing}
             file_of = partial(layout.batch_archive, dataset, hour)
             places = [place for place, one in records.items() if file_of(one.identifier, one.version).exists()]
             places += [place for place in enterprise.settings.scope_of(dataset) if place not in records]

@@ -34,6 +34,12 @@ WHEN_DUE = {"wme/publish": "when due"}
 #: Metadata entry with the repair results for missing or damaged lake files.
 REPAIRED = "repaired"
 
+_TABLES = """
+SELECT table_name AS "table", 'table' AS kind, max(estimated_size) AS "rows" FROM duckdb_tables()
+WHERE schema_name = 'main' OR table_name IN ('articles', 'article_changes', 'lookups') GROUP BY ALL
+UNION ALL SELECT view_name, 'view', NULL FROM duckdb_views()
+WHERE NOT internal AND schema_name = 'main' AND view_name NOT IN ('articles', 'article_changes', 'lookups')
+ORDER BY ALL"""
 _NEWEST = f"SELECT {', '.join(PREVIEW)} FROM articles ORDER BY event_at DESC, name LIMIT {PREVIEW_ROWS}"  # noqa: S608
 
 
@@ -88,9 +94,8 @@ def published_warehouse() -> dg.AssetsDefinition:
             "lake_files": published.lake_file_count,
             "faulty_lake_files": len(published.faulty_lake_files),
             **repaired,
-            "newest_articles": markdown(
-                [dict(zip(PREVIEW, row, strict=True)) for row in store.sql(_NEWEST).rows], PREVIEW
-            ),
+            "tables": _shown(store, _TABLES),
+            "newest_articles": _shown(store, _NEWEST),
             **_kept(context, lake, store, every),
         }
         return dg.MaterializeResult(metadata=sized(metadata))
@@ -150,6 +155,11 @@ def _kept(
         "replaced_files": len(cleaning.waiting),
         "replaced_bytes": cleaning.waiting_bytes,
     }
+
+
+def _shown(store: Warehouse, query: str) -> dg.MarkdownMetadataValue:
+    answer = store.sql(query)
+    return markdown([dict(zip(answer.columns, row, strict=True)) for row in answer.rows], answer.columns)
 
 
 REPORT_KEY = dg.AssetKey(["published", "report"])

@@ -16,19 +16,17 @@ PROJECTS = layers.keys(named("projects"))[1:]
 
 def make(bench, instance):
     """Convert and load the archived list of projects; returns the data versions."""
-    result = dg.materialize(list_assets(LISTS), instance=instance, resources=resources(bench), selection=list(PROJECTS))
+    result = dg.materialize(
+        list_assets(LISTS), instance=instance, resources=bench.resources(), selection=list(PROJECTS)
+    )
     assert result.success
     made = (instance.get_latest_materialization_event(key).asset_materialization for key in PROJECTS)
     return [one.tags["dagster/data_version"] for one in made]
 
 
-def resources(bench):
-    return {name: bench.resources()[name] for name in ("enterprise", "lake", "warehouse")}
-
-
 def causes(bench, instance):
     """Why each of the two is out of date, as the Dagster UI has it."""
-    graph = dg.Definitions(list_assets(LISTS), resources=resources(bench)).resolve_asset_graph()
+    graph = dg.Definitions(list_assets(LISTS), resources=bench.resources()).resolve_asset_graph()
     resolver = CachingStaleStatusResolver(instance, graph, LoadingContextForTest(instance))
     return [
         [cause.reason for cause in resolver.get_stale_causes(key)]

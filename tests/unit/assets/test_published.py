@@ -30,7 +30,7 @@ def publish(bench, instance):
         result = dg.materialize(
             [published_warehouse()],
             instance=instance,
-            resources={name: bench.resources(publish_minutes=minutes, **more)[name] for name in RESOURCES}
+            resources=bench.resources(publish_minutes=minutes, **more)
             | {"engine": ConfiguredEngine(Settings(threads=1))},
             tags=tags,
         )
@@ -38,9 +38,6 @@ def publish(bench, instance):
         return {name: value.value for name, value in made.metadata.items()}
 
     return run
-
-
-RESOURCES = ("enterprise", "lake", "warehouse")
 
 
 def test_runs_publish_when_it_is_due_and_people_when_they_ask(bench, publish):

@@ -22,7 +22,6 @@ from tests.integration.mirror import PROJECTS, Mirror
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from datetime import timedelta
     from pathlib import Path
 
     from resources.sandbox import Sandbox
@@ -93,33 +92,11 @@ def client(make_client: Callable[..., EnterpriseClient]) -> EnterpriseClient:
 
 
 @pytest.fixture
-def make_mirror(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Mirror]]:
-    """Mirrors of the shared sandbox, each with an empty data folder and an account of its own.
-
-    Takes Mirror's options.
-    """
-
-    made: list[Mirror] = []
-
-    def make(folder: str = "data", **options: Any) -> Mirror:
-        made.append(Mirror(sandbox, tmp_path / folder, monkeypatch, **options))
-        return made[-1]
-
-    yield make
-    for mirror in made:
-        mirror.close()
-
-
-@pytest.fixture
-def mirror(make_mirror: Callable[..., Mirror]) -> Mirror:
-    """A mirror with an empty data folder and an account of its own that may do everything."""
-    return make_mirror()
-
-
-@pytest.fixture
-def later(sandbox: Sandbox) -> Callable[[timedelta], None]:
-    """Lets time pass at the service and here."""
-    return sandbox.clock.advance
+def mirror(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
+    """A mirror of the shared sandbox with an empty data folder and an account of its own that may do everything."""
+    made = Mirror(sandbox, tmp_path / "data", monkeypatch)
+    yield made
+    made.close()
 
 
 @pytest.fixture(scope="session")

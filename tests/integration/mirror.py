@@ -28,11 +28,12 @@ from resources import connection
 from resources.adapters import ConfiguredEngine, ConfiguredEnterprise, ConfiguredLake, ConfiguredWarehouse
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.engine import Engine, line_reporter
-from resources.enterprise import EnterpriseClient, RetryPolicy
+from resources.enterprise import EnterpriseClient
 from resources.lake import Layout
 from resources.settings import Settings as PipelineSettings
 from resources.warehouse import Warehouse
 from tests.builds import OpenWarehouse, close_all, lay, looking
+from tests.integration.clients import QUICK
 from tests.integration.daemon import QUIET
 
 if TYPE_CHECKING:
@@ -91,10 +92,6 @@ class Mirror:
         *,
         projects: Sequence[str] = PROJECTS,
         namespaces: Sequence[int] = (0,),
-        groups: Sequence[str] = ("group_3",),
-        retry: RetryPolicy | None = None,
-        min_free_gb: float = 0.0,
-        bodies: Sequence[str] = ("html", "wikitext"),
         wikidata: bool = False,
     ) -> None:
         number = next(_numbers)
@@ -102,10 +99,7 @@ class Mirror:
         self.data = lay(data)
         self.username = f"operator{number}"
         self.password = f"Passw0rd-{number}-{random.getrandbits(64):x}"
-        self.retry = retry or RetryPolicy(
-            retries=2, first_wait=0.002, longest_wait=0.01, connect_timeout=60, read_timeout=60
-        )
-        sandbox.accounts.create(self.username, self.password, groups=groups)
+        sandbox.accounts.create(self.username, self.password, groups=["group_3"])
         environment.setenv("WME_PASSWORD", "not the account's")
         self.settings = PipelineSettings(
             username=self.username,
@@ -115,11 +109,10 @@ class Mirror:
             realtime_url=sandbox.url,
             projects=tuple(projects),
             namespaces=tuple(namespaces),
-            bodies=tuple(bodies),
             wikidata=wikidata,
             data=data,
             sandbox=False,
-            min_free_gb=min_free_gb,
+            min_free_gb=0,
             first_hour=EARLIEST,
         )
         self.layout = Layout(data)
@@ -260,7 +253,8 @@ class Mirror:
 
     def archives(self, hour: datetime | None = None) -> list[Path]:
         """The archives that were landed, of an hour or of all."""
-        return sorted(self.layout.archive.rglob("*.tar.gz") if hour is None else self._of(hour, "*.tar.gz"))
+        folder = self.layout.archive if hour is None else self.layout.archive_hour(ARTICLE_CHANGES, hour)
+        return sorted(folder.rglob("*.tar.gz"))
 
     def lake_files(self, table: str = "article_changes") -> list[Path]:
         """The Parquet files of a table."""
@@ -283,17 +277,13 @@ class Mirror:
             }
         )
 
-    def requests(self, ending: str = "/download", status: int | None = None) -> list[tuple[str, str, int]]:
-        """Requests of the sandbox's own port seen so far whose path ends so."""
-        return [
-            tuple(seen)
-            for seen in list(self.sandbox.requests)
-            if seen.path.endswith(ending) and (status is None or seen.status == status)
-        ]
+    def requests(self, ending: str = "/download") -> list[str]:
+        """Paths that end so, of the requests of the sandbox's own port seen so far."""
+        return [seen.path for seen in list(self.sandbox.requests) if seen.path.endswith(ending)]
 
-    def download_path(self, hour: datetime, project: str, namespace: int = 0) -> str:
+    def download_path(self, hour: datetime, project: str) -> str:
         """The service's path of a download."""
-        return f"/v2/batches/{hour:%Y-%m-%d}/{hour:%H}/{project}_namespace_{namespace}/download"
+        return f"/v2/batches/{hour:%Y-%m-%d}/{hour:%H}/{project}_namespace_0/download"
 
     def truth(self, hours: Sequence[datetime]) -> dict[tuple[datetime, str], int]:
         """Distinct lines of the service's own archives, by (hour, project): what must stand in the warehouse."""
@@ -325,10 +315,6 @@ class Mirror:
 
     # --- within ------------------------------------------------------------------------------------------------------
 
-    def _of(self, hour: datetime, pattern: str) -> Iterator[Path]:
-        folder = self.layout.archive_hour(ARTICLE_CHANGES, hour)
-        return folder.glob(pattern) if folder.exists() else iter(())
-
     def _enterprise(self) -> ConfiguredEnterprise:
         mirror = self
 
@@ -339,7 +325,7 @@ class Mirror:
                     connection.service(self.settings),
                     state=mirror.data / "state",
                     clock=mirror.sandbox.clock.now,
-                    retry=mirror.retry,
+                    retry=QUICK,
                 ) as client:
                     yield client
 

@@ -93,8 +93,9 @@ def counts(warehouse):
     return sum(one.uncertain_count or 0 for one in states), sum(one.repaired_count or 0 for one in states)
 
 
-def test_a_repair_makes_the_pages_of_a_lost_hour_what_they_are(make_mirror, sandbox, later):
-    mirror, scope = make_mirror(projects=("enwiki",)), [("enwiki", 0)]
+def test_a_repair_makes_the_pages_of_a_lost_hour_what_they_are(mirror, sandbox):
+    scope = [("enwiki", 0)]
+    mirror.configure(projects=("enwiki",))
     *before, lost, newest = mirror.newest(4)
     for hours in (before, [newest]):
         assert mirror.materialize(hours).success
@@ -111,7 +112,7 @@ def test_a_repair_makes_the_pages_of_a_lost_hour_what_they_are(make_mirror, sand
         assert counts(mirror.warehouse)[1] == 7
         repairs = Repairs(sandbox, client, mirror.data, 100_000, scope)
         titles = {(one.project_id, one.name) for one in repairs.run()}
-        later(timedelta(minutes=11))
+        sandbox.clock.advance(timedelta(minutes=11))
         again = repairs.run()
         assert {(one.project_id, one.name) for one in again} <= titles  # those that were not found
         assert repairs.run() == []

@@ -146,3 +146,32 @@ def test_sizes_beyond_64_bits_are_null(mirror):
     assert found == [(2, None), (3, -590)]
     # a difference that is none counts as nothing, a sum that is none is null
     assert sql("SELECT added_character_count FROM activity ORDER BY project_id").rows == [(-590,), (None,)]
+
+
+def test_dates_long_past_win_nothing_and_stop_nothing(mirror):
+    def page(number, version, published):
+        record = {
+            "name": f"Page {number}",
+            "identifier": number,
+            "version": {"identifier": version},
+            "date_modified": "2026-11-19T05:10:11Z",
+            "event": {"identifier": f"e{number}.{version}", "type": "update", "date_published": published},
+            "is_part_of": {"identifier": "enwiki"},
+            "namespace": {"identifier": 0},
+        }
+        return Raw(encode(record))
+
+    place, long_ago, hours = ("enwiki", 0), "0001-01-01T00:00:00Z", [HOUR, HOUR + timedelta(hours=1)]
+    first, second = (f"{hour + timedelta(minutes=1):%Y-%m-%dT%H:%M:%SZ}" for hour in hours)
+    known = {"snapshot_id": "s", "snapshot_version": "2" * 32}
+    mirror.bring(datasets.SNAPSHOT_ARTICLES, place, [page(1, 1, long_ago), page(3, 3, long_ago)], HOUR, **known)
+    changes = ([page(1, 2, first), page(2, 2, long_ago)], [page(2, 5, second), page(1, 1, long_ago)])
+    for hour, lines in zip(hours, changes, strict=True):
+        mirror.bring(datasets.ARTICLE_CHANGES, place, lines, batch_hour=hour)
+    assert mirror.rejects.total() == 0
+    found = mirror.ask("SELECT name, version_id FROM articles ORDER BY ALL")
+    assert found == [("Page 1", 2), ("Page 2", 5), ("Page 3", 3)]
+    assert mirror.ask("SELECT count(*) FROM project_state") == [(1,)]
+    assert mirror.warehouse.audit(hours, dataset=datasets.ARTICLE_CHANGES)[0].early_count == 1
+    for view in ("project_state", "snapshots", "hours", "loads", "articles", "articles_at('2026-11-19 06:30:00+00')"):
+        assert mirror.ask(f"FROM {view}")

@@ -45,10 +45,9 @@ def test_what_has_come_is_kept_before_the_end_and_one_process_keeps_it(tmp_path)
                 lags.append(lag_seconds)
 
             def run(**more: Any) -> None:
-                how = {"ended": lambda: count() >= len(wanted), "say": say, "warn": warnings.append} | more
-                keep(
-                    client, lake, tmp_path / "state", since=since, clock=lambda: NOW, step_seconds=0.05, **how
-                )  # fmt: skip
+                how = {"since": since, "clock": lambda: NOW, "step_seconds": 0.05, "warn": warnings.append}
+                how |= {"ended": lambda: count() >= len(wanted), "say": say} | more
+                keep(client, lake, tmp_path / "state", **how)
 
             def run_beside(step: Step, lag_seconds: float | None) -> None:
                 with pytest.raises(StreamBusyError, match="Another process is already reading this stream"):

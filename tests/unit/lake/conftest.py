@@ -121,11 +121,6 @@ def rows():
     return rows_of
 
 
-@pytest.fixture
-def make_tar():
-    return tar_bytes
-
-
 @pytest.fixture(scope="session")
 def library() -> ctypes.CDLL:
     """The native decoder.

@@ -12,6 +12,7 @@ import pytest
 from isal import isal_zlib
 
 from resources.lake import ArchiveError, LakeError, convert
+from tests.unit.lake.conftest import tar_bytes
 
 
 def refusal(lake, data: bytes) -> ArchiveError:
@@ -25,9 +26,9 @@ def refusal(lake, data: bytes) -> ArchiveError:
 
 
 @pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
-def test_all_forms_of_tar(lake, make_tar, rows, form):
+def test_all_forms_of_tar(lake, rows, form):
     name = "x" * 60 + ("/" + "y" * 60 if form == tarfile.USTAR_FORMAT else "é" * 80) + ".ndjson"
-    data = make_tar([(name, lake.lines(lake.record(1), b"{}"))], format=form, encoding="utf-8")
+    data = tar_bytes([(name, lake.lines(lake.record(1), b"{}"))], format=form, encoding="utf-8")
     # in two gzip members of different levels
     made = convert(lake.from_bytes(gzip.compress(data[:700], 0) + gzip.compress(data[700:], 9)), lake.layout)
     assert made.row_count == 1
@@ -45,17 +46,17 @@ def test_a_member_without_lines_is_an_empty_hour_and_a_missing_archive_none(lake
         convert(archive, lake.elsewhere("other").layout)
 
 
-def test_what_is_no_archive_is_said(lake, make_tar):
+def test_what_is_no_archive_is_said(lake):
     whole = lake.archive(lake.lines(lake.record(1))).path.read_bytes()
     flipped = whole[:-6] + bytes([whole[-6] ^ 1]) + whole[-5:]
-    extended = bytearray(make_tar([("é" * 80 + ".ndjson", b"{}\n")], format=tarfile.PAX_FORMAT))
+    extended = bytearray(tar_bytes([("é" * 80 + ".ndjson", b"{}\n")], format=tarfile.PAX_FORMAT))
     extended[512:516] = b"oops"
     for data, words in (
         (b"", "the archive is empty (0 bytes)"),
         (b"<html>busy</html>" * 100, "the gzip data is damaged or truncated"),
         (gzip.compress(b"{}\n" * 1000), "the tar is damaged"),
-        (gzip.compress(make_tar([])), "contains no members"),
-        (gzip.compress(make_tar([("readme.txt", b"hello"), ("x.json", b"{}")])), "only readme.txt, x.json"),
+        (gzip.compress(tar_bytes([])), "contains no members"),
+        (gzip.compress(tar_bytes([("readme.txt", b"hello"), ("x.json", b"{}")])), "only readme.txt, x.json"),
         (gzip.compress(bytes(extended)), "extended header cannot be read"),
         (flipped, "damaged"),
         *((whole[:-cut], "damaged or truncated") for cut in (1, 4, 8)),
@@ -74,17 +75,17 @@ def test_cut_off_gzip_names_member_and_offset(lake, small_blocks):
     assert f"in member {error.member} at byte {error.offset}" in str(error)
 
 
-def test_damage_of_a_tar_is_told_with_its_place(lake, make_tar):
-    data = make_tar([("a.ndjson", lake.lines(*(lake.record(n) for n in range(50))))])
+def test_damage_of_a_tar_is_told_with_its_place(lake):
+    data = tar_bytes([("a.ndjson", lake.lines(*(lake.record(n) for n in range(50))))])
     error = refusal(lake, gzip.compress(data[:4000]))
     assert "the tar file is truncated" in str(error)
     assert (error.member, error.offset) == ("a.ndjson", 4000 - 512)
     content = lake.lines(lake.record(1))
     whole = 512 + -(-len(content) // 512) * 512
-    error = refusal(lake, gzip.compress(make_tar([("a.ndjson", content)])[:whole]))
+    error = refusal(lake, gzip.compress(tar_bytes([("a.ndjson", content)])[:whole]))
     assert "the tar file is truncated" in str(error)
     assert (error.member, error.offset) == (None, whole)
-    data = bytearray(make_tar([("a.ndjson", b"{}\n"), ("b.ndjson", b"{}\n")]))
+    data = bytearray(tar_bytes([("a.ndjson", b"{}\n"), ("b.ndjson", b"{}\n")]))
     data[1024 + 3] ^= 0x40
     error = refusal(lake, gzip.compress(bytes(data)))
     assert "the tar is damaged: bad checksum" in str(error)

@@ -43,22 +43,13 @@ def instance() -> Iterator[dg.DagsterInstance]:
 @contextmanager
 def holding(instance: dg.DagsterInstance) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
     """A process that holds a lock, and the tags by which a run names it."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, instance.root_directory],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=Path(__file__).resolve().parents[3],
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        yield process, json.loads(process.stdout.readline())
-    finally:
-        process.kill()
-        process.wait()
-        process.stdin.close()
-        process.stdout.close()
+    words, here = [sys.executable, "-c", HOLDER, instance.root_directory], Path(__file__).resolve().parents[3]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, cwd=here) as process:
+        try:
+            yield process, json.loads(process.stdout.readline())
+        finally:
+            process.kill()
 
 
 def run_of(instance: dg.DagsterInstance, tags: dict[str, str], *, location: str | None = None) -> str:

@@ -155,12 +155,12 @@ def test_what_each_layer_tells(bench):
 def test_odd_records_of_other_projects_are_told_with_the_archive(bench):
     bench.serve("enwiki", 1)
     bench.serve("dewiki", 1, version="7")
-    run = bench.run()
-    run.plan([HOUR], bench.client)
-    told = {layer.key: layer.metadata for layer in run.ingest(HOUR, ALL, bench.client)}
+    told = layers_of(bench)
     assert list(told) == ALL
-    assert told[ARCHIVE]["odd_records"].startswith(
-        "1 record in the list /v2/batches/2026-11-01/05 is not used (dewiki_namespace_0: version: "
+    assert (
+        told[ARCHIVE]
+        .metadata["odd_records"]
+        .startswith("1 record in the list /v2/batches/2026-11-01/05 is not used (dewiki_namespace_0: version: ")
     )
 
 

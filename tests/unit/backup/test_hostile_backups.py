@@ -420,13 +420,10 @@ def test_a_destination_whose_unfinished_backup_is_a_link_is_refused(stage):
     assert stage.seen(stage.victim) == before
 
 
-@pytest.mark.parametrize(
-    "make",
-    [lambda folder: os.mkfifo(folder / "pipe"), lambda folder: (folder / "two\nlines").touch()],
-    ids=["pipe", "line feed"],
-)
-def test_what_no_backup_can_hold_is_named_and_does_not_hang(stage, make):
-    make(stage.folder / "source/lake")
-    with pytest.raises(BackupError, match=r"A backup cannot contain such a file.* Complete backups are unchanged"):
-        again(stage)
+def test_what_no_backup_can_hold_is_named_and_does_not_hang(stage):
+    for odd in (stage.folder / "source/lake/pipe", stage.folder / "source/lake/two\nlines"):
+        os.mkfifo(odd) if odd.name == "pipe" else odd.touch()
+        with pytest.raises(BackupError, match=r"A backup cannot contain such a file.* Complete backups are unchanged"):
+            again(stage)
+        odd.unlink()
     assert [one.path for one in backups.completed(stage.folder / "to")] == [stage.path]

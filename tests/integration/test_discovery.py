@@ -170,7 +170,7 @@ def test_discovery_asks_for_what_is_not_loaded_and_for_nothing_that_is(daemon):
     assert len(spans_of(daemon.tick("discover_hours"))) == 3
 
 
-def test_discovery_leaves_alone_what_is_under_way_and_for_a_while_what_has_failed(daemon):
+def test_discovery_leaves_alone_what_is_under_way_and_for_a_while_what_has_failed(daemon, monkeypatch):
     now = datetime.now(UTC)
     hours = daemon.offered()
     half = hours[len(hours) // 2]
@@ -190,6 +190,9 @@ def test_discovery_leaves_alone_what_is_under_way_and_for_a_while_what_has_faile
     # a backfill that failed does not keep the sensor from looking
     run(FAILURE, half, half, **step_failure)
     assert half in wanted(datetime.now(UTC))
+    with monkeypatch.context() as patched:
+        patched.setattr(discovery, "hindrance", lambda *_: "It would fail again.")
+        assert daemon.tick("discover_hours").skip_message == "It would fail again."
     requested = step_failure | {"dagster/sensor_name": "discover_hours"}
     for number, wait in enumerate((*WAITS, WAITS[-1])):  # the service has the hour, so it is never given up
         root = run(FAILURE, half, half, **requested)

@@ -60,6 +60,7 @@ class _Note(BaseModel):
 
 
 _NOTE = TypeAdapter(_Note)
+_NOTE_PATH = "state/service.json"
 
 
 def ready(folder: Path) -> None:
@@ -100,7 +101,7 @@ def advice(error: OSError) -> str:
 def origin_of(data: Path) -> str | None:
     """Return the service that filled a data folder, or None if unknown. Raises OriginError if the note is damaged."""
     try:
-        return files.read_json(_note(data), _NOTE).service
+        return files.read_json(data / _NOTE_PATH, _NOTE).service
     except FileNotFoundError:
         return None
     except files.UnusableFileError as error:
@@ -124,7 +125,7 @@ def claim(data: Path, service: str, *, writes: bool = True) -> None:
     known = origin_of(data)
     if known is None:
         if writes:
-            files.write(_note(data), json.dumps({"service": service}).encode() + b"\n")
+            files.write(data / _NOTE_PATH, json.dumps({"service": service}).encode() + b"\n")
     elif known != service:
         told = (
             f"The data folder {data} contains data from {known}, but the settings specify {service}. Nothing was "
@@ -132,7 +133,7 @@ def claim(data: Path, service: str, *, writes: bool = True) -> None:
         )
         # without tokens, no login has ever succeeded, so the address is probably wrong
         if not (data / "archive").exists() and not (data / "state" / "tokens.json").exists():
-            told += f" Nothing has been fetched yet. If {known} was a mistake, remove {_note(data)}."
+            told += f" Nothing has been fetched yet. If {known} was a mistake, remove {data / _NOTE_PATH}."
         raise OriginError(told)
 
 
@@ -162,7 +163,3 @@ def _backup_lock(data: Path) -> Path:
     lock = data / "state" / "backup.lock"
     lock.parent.mkdir(parents=True, exist_ok=True)
     return lock
-
-
-def _note(data: Path) -> Path:
-    return data / "state" / "service.json"

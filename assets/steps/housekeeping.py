@@ -36,7 +36,8 @@ GRACE = timedelta(hours=24)
 _STREAMED = datasets.RETENTION + timedelta(hours=2)
 #: Minimum time between searches, because each search lists every lake file.
 _BETWEEN_LOOKS = timedelta(days=1)
-#: Journal format: the time at which each file was first found to be replaced, by path.
+#: Journal, and its format: the time at which each file was first found to be replaced, by path.
+_JOURNAL = "state/replaced.json"
 _SEEN = TypeAdapter(dict[str, AwareDatetime])
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
@@ -71,7 +72,7 @@ class Cleaning:
 def is_due(layout: Layout, *, grace: timedelta = GRACE, now: datetime | None = None) -> bool:
     """Return True if the last search is older than a day or the grace period, whichever is shorter."""
     try:
-        looked_at = datetime.fromtimestamp(_journal(layout).stat().st_mtime, UTC)
+        looked_at = datetime.fromtimestamp((layout.root / _JOURNAL).stat().st_mtime, UTC)
     except FileNotFoundError:
         return True
     # a clock that was set back must not delay the next search
@@ -92,7 +93,7 @@ def clean(
     OSError if a file cannot be removed. Files earlier in the removal order have already been removed.
     """
     now = now or datetime.now(UTC)
-    journal = _journal(layout)
+    journal = layout.root / _JOURNAL
     # the ledger of an incomplete build file omits files that are still needed
     if not warehouse.build_path.exists() or not warehouse.is_complete():
         return Cleaning((), ())
@@ -125,10 +126,6 @@ def clean(
             path = layout.absolute(file.path)
             _storage(layout, path).delete(path)
     return cleaning
-
-
-def _journal(layout: Layout) -> Path:
-    return layout.root / "state" / "replaced.json"
 
 
 def _replaced(layout: Layout, ledger: Ledger, now: datetime, *, compacts: bool) -> Iterator[tuple[Path, str]]:

@@ -123,8 +123,12 @@ def check_alone(errors: Iterable[Exception], total: int) -> None:
             raise error
 
 
-def plan_hour(listing: Listing[Batch], hour: datetime, layout: Layout, scope: Scope, dataset: Dataset) -> Plan:
-    """Compare an hour's batch listing with the archive."""
+def plan_hour(hour: datetime, client: EnterpriseClient, layout: Layout, scope: Scope, dataset: Dataset) -> Plan:
+    """Compare an hour's batch listing with the archive. Sends one request that uses no quota (see `Hours.listing`)."""
+    return _plan(client.hours.listing(hour, dataset), hour, layout, scope, dataset)
+
+
+def _plan(listing: Listing[Batch], hour: datetime, layout: Layout, scope: Scope, dataset: Dataset) -> Plan:
     odd = listing.left_out(scope)
     sure = {place for place in scope if place not in odd}
     wanted = tuple(record for record in listing.records if (record.project_id, record.namespace_id) in sure)
@@ -215,7 +219,7 @@ def archived_hour(
             f"The hour {hour_text(hour)} UTC is not archived. Nothing was converted. Materialize "
             f"archive/{dataset.archive} for this hour first. The service retains each hour for two days."
         ) from error
-    plan = plan_hour(listing, hour, layout, scope, dataset)
+    plan = _plan(listing, hour, layout, scope, dataset)
     gone = {
         (record.project_id, record.namespace_id): NotArchivedError(
             f"The {record.identifier} file for {hour_text(hour)} UTC is not archived. The project was not mirrored at "

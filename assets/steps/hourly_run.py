@@ -78,8 +78,7 @@ class HourlyRun:
         with self.engine.task("list", len(hours), "hour") as advance:
             for hour in hours:
                 try:
-                    listing = client.hours.listing(hour, self.dataset)
-                    self.plans[hour] = batches.plan_hour(listing, hour, layout, self.scope, self.dataset)
+                    self.plans[hour] = batches.plan_hour(hour, client, layout, self.scope, self.dataset)
                 except errors.RetentionPassed as error:
                     if not layout.batch_list(self.dataset, hour).exists():
                         failed[hour] = error

@@ -209,7 +209,7 @@ def _show_dry_run(
 
     layout = Layout(settings.data)
     hourly = [
-        plan_hour(client.hours.listing(hour, one), hour, layout, settings.scope_of(one), one)
+        plan_hour(hour, client, layout, settings.scope_of(one), one)
         for hour in hours
         for one in filter(settings.scope_of, datasets.datasets(Family.HOURLY))
     ]

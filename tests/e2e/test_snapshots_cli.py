@@ -188,13 +188,7 @@ def test_the_next_run_loads_what_is_archived_and_not_loaded(environ, call, servi
     with connection.client(settings) as client:
         layout, engine = Layout(settings.data), Engine(1, line_reporter(str))
         fetch_hour(
-            plan_hour(
-                client.hours.listing(hours[1], ARTICLE_CHANGES),
-                hours[1],
-                layout,
-                settings.scope_of(ARTICLE_CHANGES),
-                ARTICLE_CHANGES,
-            ),
+            plan_hour(hours[1], client, layout, settings.scope_of(ARTICLE_CHANGES), ARTICLE_CHANGES),
             client,
             layout,
             engine,

@@ -119,9 +119,7 @@ class Bench:
         path.write_text(json.dumps([{"identifier": name} for name in names]))
 
     def plan(self, *scope: tuple[str, int]) -> batches.Plan:
-        return batches.plan_hour(
-            self.client.hours.listing(HOUR, ARTICLE_CHANGES), HOUR, self.layout, scope, ARTICLE_CHANGES
-        )
+        return batches.plan_hour(HOUR, self.client, self.layout, scope, ARTICLE_CHANGES)
 
     def fetch(self, *scope: tuple[str, int]) -> batches.ArchivedHour:
         return batches.fetch_hour(self.plan(*scope), self.client, self.layout, self.engine)

@@ -289,7 +289,7 @@ def test_a_worker_compacts_as_threads_do_and_one_that_is_killed_half_way_leaves_
     Warehouse(lay(data)).load_hour(HOUR, made, dataset=datasets.ARTICLE_CHANGES)
     shutil.copytree(data, tmp_path / "threads")
     expected = compacted(tmp_path / "threads")
-    assert expected[0] == [(5, 60, 5)]
+    assert expected[0] == [(5, 60)]
     monkeypatch.setattr(remote, "compact_here", tasks.compact_or_die)
     with (
         cluster(tmp_path / "logs", data, 2) as nodes,

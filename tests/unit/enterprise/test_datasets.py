@@ -24,12 +24,6 @@ def fake(fake):
     return fake
 
 
-def spend(fake, path, product):
-    """The next request to a path finds the units of a product used up."""
-    fake.user |= {f"{product}_requests_count": 15, f"{product}_limit": 15}
-    fake.script(path, error_reply(429, "Too Many Requests"))
-
-
 def test_a_list_has_records_with_the_fields_that_were_sent(client, fake):
     sent = [{"identifier": 7, "copy": None, "of": {"name": "A"}}, {"other": [1]}]
     fake.script("/v2/licences", json_reply(sent))
@@ -47,7 +41,8 @@ def test_hourly_files_come_from_the_endpoint_and_draw_on_the_quota_of_their_data
     (record,) = client.hours.listing(hour, STRUCTURED)
     assert client.hours.record(hour, NAME, STRUCTURED) == record
     path = f"/v2/structured/batches/2026-11-01/05/{NAME}/download"
-    spend(fake, path, "structured")
+    fake.user |= {"structured_requests_count": 15, "structured_limit": 15}
+    fake.script(path, error_reply(429, "Too Many Requests"))
     with pytest.raises(errors.QuotaExceeded, match="15 structured units"):
         client.hours.download(hour, record, target, dataset=STRUCTURED)
     assert client.hours.download(hour, record, target, dataset=STRUCTURED).fetched

@@ -25,12 +25,11 @@ def test_a_title_is_one_part_of_the_path(client, fake, name):
     [request] = fake.api.seen("/v2/articles/*")
     assert request.path == f"/v2/articles/{quote(name, safe='')}"
     assert request.method == "GET"
-
-
-def test_structured_contents_of_article_form_are_taken(client, fake):
-    fake.script("/v2/structured-contents/A", json_reply([STRUCTURED, ARTICLE]))
-    listing = client.lookups.structured("A")
+    # structured contents of article form are taken
+    fake.script("/v2/structured-contents/*", json_reply([STRUCTURED, ARTICLE]))
+    listing = client.lookups.structured(name)
     assert ["sections" in (record.model_extra or {}) for record in listing] == [True, False]
+    assert fake.api.requests[-1].path == f"/v2/structured-contents/{quote(name, safe='')}"
 
 
 @pytest.mark.parametrize("answer", [{"entity": {"identifier": "Q42"}}, [{"entity": {"identifier": "Q42"}}]])
@@ -75,30 +74,23 @@ def test_what_is_no_entity_is_not_sent(client, fake, kind, identifier):
     assert fake.api.requests == []
 
 
-def test_a_spent_quota_is_told_from_a_rate_limit(client, fake):
+def test_a_quota_that_is_spent_is_told_from_a_rate_limit_also_if_it_is_spent_meanwhile(client, fake):
     fake.user |= {"ondemand_requests_count": 7, "ondemand_limit": 7}
-    fake.script("/v2/articles/A", error_reply(429, "Too Many Requests"))
+    refused = error_reply(429, "Too Many Requests")
+    fake.script("/v2/articles/A", refused)
     with pytest.raises(errors.QuotaExceeded, match="used 7 of its 7 ondemand units"):
         client.lookups.articles("A")
     fake.user |= {"ondemand_limit": 8}
-    refusals = [error_reply(429, "Too Many Requests")] * 2
-    fake.script("/v2/articles/A", *refusals, json_reply([ARTICLE]))
+    fake.script("/v2/articles/A", refused, refused, json_reply([ARTICLE]))
     assert len(client.lookups.articles("A")) == 1
     # asked once for the two of them
     assert len(fake.api.seen("/v1/get-user")) == 2
 
+    def spend(_request):
+        fake.user["ondemand_requests_count"] = 8
+        return refused
 
-def test_a_quota_that_is_spent_meanwhile_is_noticed(client, fake):
-    fake.user |= {"ondemand_requests_count": 7, "ondemand_limit": 8}
-    asked = []
-
-    def refuse(_request):
-        asked.append(1)
-        if len(asked) == 3:
-            fake.user["ondemand_requests_count"] = 8
-        return error_reply(429, "Too Many Requests")
-
-    fake.script("/v2/articles/A", *[refuse] * 9)
+    fake.script("/v2/articles/A", refused, refused, spend, *[refused] * 9)
     with pytest.raises(errors.QuotaExceeded):
         client.lookups.articles("A")
-    assert len(asked) == 4
+    assert len(fake.api.seen("/v2/articles/A")) == 1 + 3 + 4

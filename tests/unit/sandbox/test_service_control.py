@@ -88,10 +88,10 @@ def test_what_cannot_be_read_is_a_422_and_changes_nothing(client, path, body):
     assert [client.call("/v2/codes").status_code for _ in range(3)] == [200] * 3
 
 
-@pytest.mark.parametrize("path", ["/v2/projects", "/v1/login", "/v1/change-password"])
-def test_a_body_that_is_nested_without_end_is_a_422(client, path):
-    answer = client.call(path, "POST", data="[" * 100_000, headers={"Content-Type": "application/json"})
-    assert answer.status_code == 422
+def test_a_body_that_is_nested_without_end_is_a_422(client):
+    for path in ("/v2/projects", "/v1/login", "/v1/change-password"):
+        answer = client.call(path, "POST", data="[" * 100_000, headers={"Content-Type": "application/json"})
+        assert answer.status_code == 422
 
 
 @pytest.mark.parametrize(("method", "path"), [("GET", "nothing"), ("PUT", "clock"), ("POST", "identity")])

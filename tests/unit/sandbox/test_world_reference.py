@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -54,10 +55,7 @@ def test_lists_are_those_that_were_recorded_and_fresh_copies(world, kind):
 
 
 def test_sister_projects_have_articles_too(tmp_path):
-    from datetime import UTC, datetime
-
     world = World(Settings(state=tmp_path, projects=("frwiktionary",), changes_per_hour=20))
-    moment = datetime(2026, 11, 19, tzinfo=UTC)
-    record = next(iter(world.truth("frwiktionary", 0, moment)))
+    record = next(iter(world.truth("frwiktionary", 0, datetime(2026, 11, 19, tzinfo=UTC))))
     assert record["url"].startswith("https://fr.wiktionary.org/wiki/")
     assert "scores" not in record["version"]

@@ -66,7 +66,6 @@ class TestForms:
         none = {"filters": [{"field": "code", "value": "x"}]}
         empty = client.call("/v2/projects", "POST", json=none, headers={"Accept": "application/x-ndjson"})
         assert (empty.status_code, empty.text) == (200, "")
-
         # anything else comes without brackets and without a type
         answer = client.call("/v2/projects", headers={"Accept": "text/html"})
         assert answer.headers["Content-Type"] == ""

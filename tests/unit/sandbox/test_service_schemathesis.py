@@ -43,7 +43,9 @@ def api(real):
     return schemathesis.openapi.from_dict(served(real.call("/spec").json()))
 
 
-def examine(api, real, path, method, times):
+@pytest.mark.parametrize("times", [1, pytest.param(60, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(("path", "method"), SERVED)
+def test_answers_are_as_described(api, real, path, method, times):
     """Requests as the schemas allow and as they do not, and in long runs as the examples: so many of each."""
     from hypothesis import HealthCheck, Phase, assume, given, settings
     from hypothesis import strategies as st
@@ -87,14 +89,3 @@ def examine(api, real, path, method, times):
 
     ask()
     assert asked or not operation.get_request_payload_content_types() + list(operation.iter_parameters())
-
-
-@pytest.mark.parametrize(("path", "method"), SERVED)
-def test_answers_are_as_described(api, real, path, method):
-    examine(api, real, path, method, 1)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize(("path", "method"), SERVED)
-def test_very_many_answers_are_as_described(api, real, path, method):
-    examine(api, real, path, method, 60)

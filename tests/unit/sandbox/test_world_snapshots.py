@@ -173,16 +173,15 @@ class TestForm:
         assert store.holding(Export("x_namespace_0", 9), lambda: [b"not asked again"]) is None
 
 
-class TestKeeping:
-    def test_what_was_removed_is_made_again(self, tmp_path):
-        world = ArchivedWorld(settings_in(tmp_path, changes_per_hour=20))
-        snapshot = world.snapshot(ARTICLES, START)
-        content, chunk = snapshot.path.read_bytes(), snapshot.chunks[0].path.read_bytes()
-        world.snapshot(ARTICLES, START + 24 * HOUR)
-        world.keep_snapshots(ARTICLES, [(START + 24 * HOUR, 0)])
-        assert len(list(tmp_path.rglob("whole.*"))) == 1
-        assert world.snapshot(ARTICLES, START) == snapshot
-        assert (snapshot.path.read_bytes(), snapshot.chunks[0].path.read_bytes()) == (content, chunk)
+def test_what_was_removed_is_made_again(tmp_path):
+    world = ArchivedWorld(settings_in(tmp_path, changes_per_hour=20))
+    snapshot = world.snapshot(ARTICLES, START)
+    content, chunk = snapshot.path.read_bytes(), snapshot.chunks[0].path.read_bytes()
+    world.snapshot(ARTICLES, START + 24 * HOUR)
+    world.keep_snapshots(ARTICLES, [(START + 24 * HOUR, 0)])
+    assert len(list(tmp_path.rglob("whole.*"))) == 1
+    assert world.snapshot(ARTICLES, START) == snapshot
+    assert (snapshot.path.read_bytes(), snapshot.chunks[0].path.read_bytes()) == (content, chunk)
 
 
 MEASURE = """

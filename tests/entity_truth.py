@@ -11,9 +11,8 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from resources.tables.entities import ENTITIES, ENTITY_VIEWS
+from tests.truth import assert_same as assert_same_rows
 from tests.truth import dig, moment, plain
 
 if TYPE_CHECKING:
@@ -67,18 +66,8 @@ def found_rows(warehouse: Warehouse, source: str, *parameters: Any) -> dict[str,
 
 
 def assert_same(found: dict[str, Row], records: dict[str, Any], what: str = "at the end") -> None:
-    """See that both hold the same entities with the same values; the first that differs is told column by column."""
-    expected = {name: expected_row(record) for name, record in records.items()}
-    assert len(expected) > 50
-    wrong = sorted(name for name in expected.keys() | found.keys() if found.get(name) != expected.get(name))
-    if wrong:
-        have, want = found.get(wrong[0]) or {}, expected.get(wrong[0]) or {}
-        columns = {
-            name: (have.get(name), want.get(name))
-            for name in have.keys() | want.keys()
-            if have.get(name) != want.get(name)
-        }
-        pytest.fail(f"{what}, {len(wrong)} of {len(expected)} entities differ, first {wrong[0]}: {columns}"[:3000])
+    """See that the rows are those of the entities."""
+    assert_same_rows(found, {name: expected_row(record) for name, record in records.items()}, what)
 
 
 def _statement(entity: str, of: str, position: int, statement: Any) -> Row:
@@ -171,15 +160,3 @@ def assert_derived(warehouse: Warehouse, records: dict[str, Any]) -> None:
         assert not wrong, f"{table.name}: {len(wrong)}, {have.get(wrong[0])} where the truth is {want.get(wrong[0])}"[
             :3000
         ]
-
-
-def assert_rebuilt_alike(warehouse: Warehouse) -> None:
-    """See that a full rebuild gives the identical table."""
-
-    def rows() -> list[tuple[Any, ...]]:
-        with warehouse._connector.build("compare") as connection:
-            return connection.execute("SELECT md5(entities::VARCHAR) AS one FROM entities ORDER BY one").fetchall()
-
-    before = rows()
-    warehouse.rebuild_entities()
-    assert rows() == before, "a rebuild gives another table"

@@ -233,7 +233,7 @@ class Published:
 
 
 def assert_same(found: dict[Any, Row], truth: dict[Any, Row], what: str = "at the end") -> None:
-    """See that both hold the same pages with the same values; the first that differs is told column by column."""
+    """See that both hold the same rows with the same values; the first that differs is told column by column."""
     assert len(truth) > 50
     wrong = [key for key in truth.keys() | found.keys() if found.get(key) != truth.get(key)]
     if wrong:
@@ -244,16 +244,17 @@ def assert_same(found: dict[Any, Row], truth: dict[Any, Row], what: str = "at th
             for name in have.keys() | want.keys()
             if have.get(name) != want.get(name)
         }
-        pytest.fail(f"{what}, {len(wrong)} of {len(truth)} pages differ, first {key}: (found, truth) {columns}")
+        told = f"{what}, {len(wrong)} of {len(truth)} rows differ, first {key}: (found, truth) {columns}"
+        pytest.fail(told[:3000])
 
 
-def assert_rebuilt_alike(warehouse: Warehouse) -> None:
+def assert_rebuilt_alike(warehouse: Warehouse, table: str = "articles") -> None:
     """See that a full rebuild gives the identical table."""
 
     def rows() -> list[tuple[Any, ...]]:
         with warehouse._connector.build("compare") as connection:
-            return connection.execute("SELECT md5(articles::VARCHAR) AS one FROM articles ORDER BY one").fetchall()
+            return connection.execute(f"SELECT md5({table}::VARCHAR) AS one FROM {table} ORDER BY one").fetchall()
 
     before = rows()
-    warehouse.rebuild_articles()
+    {"articles": warehouse.rebuild_articles, "entities": warehouse.rebuild_entities}[table]()
     assert rows() == before, "a rebuild gives another table"

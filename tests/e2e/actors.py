@@ -22,7 +22,6 @@ from assets.steps import compaction
 from pipelines.cli import maintenance
 from resources.warehouse import Warehouse
 from tests.e2e import forkserver
-from tests.e2e.striking import assert_whole_loads
 from tests.spoiling import spoil as spoil_hour
 
 if TYPE_CHECKING:
@@ -69,9 +68,8 @@ def work(pipe: int, requests: int) -> None:
             tell(f"= {json.dumps(globals()[name](*arguments))}")
 
 
-def bring_in(request: dict[str, Any]) -> list[str]:
-    """Run the main job as `wme run` does: hours, snapshots, or nothing but what is pending, and publish."""
-    return forkserver.main_job(request)
+#: Hours, snapshots, or nothing but what is pending, as `wme run` brings them in, and publication.
+bring_in = forkserver.main_job
 
 
 def publish(environ: dict[str, str], now: str) -> list[str]:
@@ -133,6 +131,22 @@ def whole(connection: duckdb.DuckDBPyConnection) -> tuple[Any, ...]:
     wanted, count, bodies = connection.execute(BODIES, [found[0]]).fetchall()[0]
     assert count == wanted, f"{count} bodies of {wanted} pages"
     return (*found, bodies)
+
+
+def assert_whole_loads(connection: duckdb.DuckDBPyConnection) -> None:
+    """See that the tables hold what the ledger beside them says: of each hour and snapshot all rows, or none."""
+    for table in ("article_changes", "entity_changes"):
+        wrong = connection.execute(
+            "SELECT batch_hour, project_id, l.row_count, c.n FROM "
+            f"(SELECT batch_hour, project_id, namespace_id, count(*) n FROM {table} GROUP BY ALL) c "
+            f"FULL JOIN (FROM loads WHERE table_name = '{table}') l USING (batch_hour, project_id, namespace_id) "
+            "WHERE coalesce(c.n, 0) <> l.row_count - l.duplicate_count OR l.row_count IS NULL"
+        ).fetchall()
+        assert wrong == []
+    for table in ("snapshot_articles", "snapshot_entities"):
+        held = "SELECT coalesce(sum(row_count - duplicate_count), 0)::BIGINT FROM snapshots WHERE table_name = ?"
+        expected = connection.execute(held, [table]).fetchall()
+        assert connection.execute(f"SELECT count(*) FROM {table}").fetchall() == expected
 
 
 def _report(tell: Callable[[str], None]) -> None:

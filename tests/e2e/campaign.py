@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 
 from tests.e2e.actors import COMPACTION_PHASES
 from tests.e2e.conftest import PATIENCE_SECONDS
-from tests.e2e.striking import PHASES, SNAPSHOT_PHASES
 
 if TYPE_CHECKING:
     import random
@@ -39,6 +38,8 @@ if TYPE_CHECKING:
     Work = tuple[Any, ...]
 
 ACTORS = "tests.e2e.actors"
+PHASES = ("download", "convert", "load", "apply", "publish")
+SNAPSHOT_PHASES = ("download snapshot", "convert snapshot", "load snapshot")
 #: No kind is begun more often.
 _MOST = 1500
 
@@ -96,7 +97,7 @@ class Kind(ABC):
     stirred: bool = True
     _seen: int = 0
     _aim: str = ""
-    _kill_at: float = 0.0
+    kill_at: float = 0.0
     _entered: dict[str, float] = field(default_factory=dict)
     #: How long each phase took when nobody disturbed it.
     _seconds: dict[str, float] = field(default_factory=dict)
@@ -129,7 +130,7 @@ class Kind(ABC):
         self.begun += 1
         assert self.begun < _MOST, f"{self.name} is begun without an end"
         chance = self.stage.chance
-        self._aim, self._kill_at = "", 0.0
+        self._aim, self.kill_at = "", 0.0
         if self.kills < self.wanted and chance.random() < self.struck:
             self._aim = min(self.phases, key=lambda phase: (self.killed_in[phase] + 2 * chance.random(), phase))
         self.run.ask(json.dumps(work))
@@ -146,16 +147,16 @@ class Kind(ABC):
         for line in lines:
             if line.startswith("> "):
                 self._entered[line[2:]] = now
-                if line[2:] == self._aim and not self._kill_at:
+                if line[2:] == self._aim and not self.kill_at:
                     # a while longer than the phase takes, since the others may stop it: then it lands in the next one
-                    self._kill_at = now + self.stage.chance.random() * 1.2 * self._seconds.get(self._aim, 0.05)
+                    self.kill_at = now + self.stage.chance.random() * 1.2 * self._seconds.get(self._aim, 0.05)
             elif line.startswith("< ") and line[2:] in self._entered:
                 self._seconds[line[2:]] = now - self._entered[line[2:]]
             self.read(line)
         if any(line.startswith("=") for line in lines):
             assert lines[-1] == "= []", f"{self.name}: {lines[-5:]}"
             self.missed += bool(self._aim)
-            self.works, self._kill_at = False, 0.0
+            self.works, self.kill_at = False, 0.0
             self.ended(killed=False)
         if self.run.ended:
             assert not self.works, f"{self.name}: {self.run.lines[-5:]}"
@@ -164,9 +165,9 @@ class Kind(ABC):
 
     def strike(self, *, now: bool = False) -> bool:
         """Kill it, if it is time or `now`, and note where it was; returns whether it was killed."""
-        if self.run is None or not (now or (self._kill_at and time.monotonic() >= self._kill_at)):
+        if self.run is None or not (now or (self.kill_at and time.monotonic() >= self.kill_at)):
             return False
-        run, self._kill_at, self.run = self.run, 0.0, None
+        run, self.kill_at, self.run = self.run, 0.0, None
         with contextlib.suppress(ProcessLookupError):
             os.kill(run.pid, signal.SIGKILL)
         seen = len(run.lines)
@@ -185,10 +186,6 @@ class Kind(ABC):
         self.works, self.stirred = False, True
         self.ended(killed=killed)
         return killed
-
-    @property
-    def kill_at(self) -> float | None:
-        return self._kill_at or None
 
 
 @dataclass
@@ -372,7 +369,7 @@ class Campaign:
     def _step(self) -> None:
         """Wait for the next report or the next kill, and take it in."""
         going = [kind for kind in self.kinds if kind.run is not None]
-        times = [kind.kill_at for kind in going if kind.kill_at is not None]
+        times = [kind.kill_at for kind in going if kind.kill_at]
         patience = min([max(0.0, at - time.monotonic()) for at in times], default=PATIENCE_SECONDS)
         ready, _, _ = select.select([kind.run.pipe for kind in going if kind.run is not None], [], [], patience)
         assert ready or times, f"nothing is reported any more: {[(k.name, k.run and k.run.lines[-3:]) for k in going]}"

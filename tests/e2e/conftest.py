@@ -135,11 +135,11 @@ class Run:
     def __post_init__(self) -> None:
         _going.append(self)
 
-    def wait_for(self, line: str, count: int = 1) -> bool:
-        """Read until the run has told `line` so often; False when it ended before."""
-        while self.lines.count(line) < count and not self.ended:
+    def wait_for(self, line: str) -> bool:
+        """Read until the run has told `line`; False when it ended before."""
+        while line not in self.lines and not self.ended:
             self._read(PATIENCE_SECONDS)
-        return self.lines.count(line) >= count
+        return line in self.lines
 
     def kill(self) -> None:
         """End the run with SIGKILL, wherever it is; one that has just ended by itself is left as it is."""
@@ -282,15 +282,10 @@ class Runner:
     def start(self, environ: dict[str, str], hours: Sequence[datetime], **more: Any) -> Run:
         """Start a run over `hours`.
 
-        `more`: `reference=True` pulls the reference lists first; `snapshots` names those to have in their newest
-        version; `history=False` keeps Dagster's history in memory; `now` (ISO 8601) is the moment of a clock that
-        stands still.
+        `more`: `reference=True` pulls the reference lists first; `history=False` keeps Dagster's history in memory.
         """
-        reading, writing = os.pipe()
-        request = json.dumps({"environ": environ, "hours": [hour.isoformat() for hour in hours], **more})
-        socket.send_fds(self._socket, [request.encode()], [writing])
-        os.close(writing)
-        return Run(int(self._answers.readline()), reading)
+        request = {"environ": environ, "hours": [hour.isoformat() for hour in hours], **more}
+        return self.call("tests.e2e.forkserver", "run", request)
 
     def call(self, module: str, function: str, *arguments: Any, asked: bool = False) -> Run:
         """Call a function of a module in a process of its own, with the pipe to report on.
@@ -354,6 +349,11 @@ def is_sentence(text: str) -> bool:
     """Whether a failure is told as people tell it, and nothing of Python's is left in it."""
     left = ("Traceback", "[Errno", 'File "', "Error:", "Exception")
     return text.strip().endswith(".") and not any(word in text for word in left)
+
+
+def between(first: datetime, last: datetime) -> tuple[str, ...]:
+    """The options of `wme run` for these hours and those between them."""
+    return "--from", f"{first:%Y-%m-%dT%H}", "--to", f"{last:%Y-%m-%dT%H}"
 
 
 def bare() -> dict[str, str]:
@@ -442,35 +442,30 @@ def mounted(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
     subprocess.run(["umount", "--lazy", str(folder)], capture_output=True, check=False)
 
 
-@pytest.fixture
-def unfinished() -> Callable[[Path], list[str]]:
-    """Names the temporary files anywhere in a data folder; a sandbox's own folder is not looked at."""
-
-    def find(data: Path) -> list[str]:
-        return sorted(
-            {
-                path.relative_to(data).as_posix()
-                for pattern in UNFINISHED
-                for path in data.rglob(pattern)
-                if path.is_file() and (data / "sandbox") not in path.parents
-            }
-        )
-
-    return find
+def unfinished(data: Path) -> set[str]:
+    """Names of the temporary files anywhere in a data folder; a sandbox's own folder is not looked at."""
+    return {
+        path.relative_to(data).as_posix()
+        for pattern in UNFINISHED
+        for path in data.rglob(pattern)
+        if path.is_file() and (data / "sandbox") not in path.parents
+    }
 
 
-@pytest.fixture
-def until() -> Callable[[Callable[[], Any]], Any]:
-    """Waits until a condition holds, by polling, and returns what it gave; fails after some minutes."""
-
-    def wait(condition: Callable[[], Any]) -> Any:
-        end = time.monotonic() + PATIENCE_SECONDS
-        while not (found := condition()):
-            assert time.monotonic() < end, f"it did not happen within {PATIENCE_SECONDS:.0f} s"
-            time.sleep(0.002)
-        return found
-
-    return wait
+def until(
+    look: Callable[[], Any],
+    seconds: float = PATIENCE_SECONDS,
+    what: str = "It happens",
+    log: Path | None = None,
+    *,
+    pause: float = 0.002,
+) -> Any:
+    """What `look` finds; it is asked again as long as it finds nothing, after a pause in seconds."""
+    end = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < end, f"{what}: not within {seconds:g} s. {log.read_text()[-4000:] if log else ''}"
+        time.sleep(pause)
+    return found
 
 
 class Told(NamedTuple):
@@ -479,6 +474,28 @@ class Told(NamedTuple):
     code: int
     out: str
     err: str
+
+    def done(self, *words: str) -> Told:
+        """See that it went well, and said these words."""
+        assert self.code == 0, self.err
+        for word in words:
+            assert word in self.out
+        return self
+
+    def fails(self, *words: str, code: int = 1, out: str | None = None) -> Told:
+        """See that it failed, and said so in a sentence with these words."""
+        assert (self.code, is_sentence(self.err.replace("Error: ", "", 1))) == (code, True), self
+        assert out in (None, self.out)
+        for word in words:
+            assert word in self.err
+        return self
+
+
+def ran(*words: Any, environ: dict[str, str] | None = None, cwd: Path = ROOT, **options: Any) -> Told:
+    """What a program told that was started as any other, to its end."""
+    given = {"capture_output": True, "text": True, "timeout": 2 * PATIENCE_SECONDS} | options
+    done = subprocess.run(words, cwd=cwd, env=environ, check=False, **given)
+    return Told(done.returncode, done.stdout, done.stderr)
 
 
 @pytest.fixture(scope="session")

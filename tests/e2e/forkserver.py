@@ -1,11 +1,9 @@
-"""A process that has everything imported, and forks a run of the main job, or a program, for each request.
+"""A process that has everything imported, and forks a call of a function, or a program, for each request.
 
 Started by the tests as `python forkserver.py DESCRIPTOR LOCK`, with a socket that it listens on. A request is a line of
-JSON on a connection and, with it, the write end of a pipe; the answer is the pid. The run tells on its pipe, in lines,
-which phase it enters and leaves and, at last, what failed. Whoever holds the read end knows of a killed run exactly
-where it was, without a second clock.
-
-Another request names a function of a module, which is called with the pipe and its arguments.
+JSON on a connection and, with it, the write end of a pipe; the answer is the pid. A function is called with the pipe
+and its arguments. A run of the main job tells on its pipe, in lines, which phase it enters and leaves and, at last,
+what failed. Whoever holds the read end knows of a killed run exactly where it was, without a second clock.
 
 A program is a text in Python with arguments, as after `python -c`, and has an environment and standard streams of its
 own. On its pipe stands, when it has ended, its exit status as `subprocess` has it.
@@ -107,7 +105,7 @@ def without_history(home: Path) -> Iterator[dg.DagsterInstance]:
         yield instance
 
 
-def run(request: dict[str, Any], pipe: int) -> None:
+def run(pipe: int, request: dict[str, Any]) -> None:
     """Run the main job, and tell how far it is."""
 
     def tell(line: str) -> None:
@@ -250,11 +248,9 @@ def serve(requests: socket.socket, going: list[socket.socket]) -> bool:
         try:
             if "program" in request:
                 keep(request, descriptors)
-            elif "call" in request:
+            else:
                 module, name = request["call"]
                 getattr(importlib.import_module(module), name)(*descriptors[::-1], *request["arguments"])
-            else:
-                run(request, descriptors[0])
             status = 0
         except BaseException as error:  # noqa: BLE001 - told to whoever asked
             text = " ".join(f"{type(error).__name__}: {error}".splitlines())

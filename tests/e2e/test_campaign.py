@@ -1,6 +1,7 @@
 """Hours, snapshots, compaction, publication and readers at the same time, killed again and again.
 
-And the truth, row by row.
+And the truth, row by row: `articles`, past moments, changes and bodies; with Wikidata, `entities` and what is derived
+from it.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from resources.lake import Layout, sweep
 from resources.sandbox import Settings, running
 from resources.warehouse import Warehouse
 from resources.warehouse.database.connect import locked
+from tests import entity_truth
 from tests.builds import lay
 from tests.e2e.campaign import Campaign, Compactions, Hours, Publications, Readers, Snapshots, Stage
-from tests.e2e.conftest import Account
-from tests.e2e.test_truth_under_kills import listed_hours, pieces
+from tests.e2e.conftest import Account, unfinished
 from tests.truth import HOUR, Published, Truth, assert_rebuilt_alike, assert_same
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class Size:
     changes: int
     articles: int
     curious: float
+    #: Of Wikidata.
+    entities: int = 0
     #: Snapshots that a run brings in.
     together: int = 1
     #: How likely a kill strikes all at once.
@@ -54,7 +57,7 @@ class Size:
     has_share: Callable[[Campaign], bool] = lambda _: True
 
 
-def check(tmp_path, runner, unfinished, seed, size):
+def check(tmp_path, runner, seed, size):
     chance = random.Random(seed)
     start = datetime(2026, 2, 3, 5, 20, tzinfo=UTC) + timedelta(days=seed % 100)
     settings = Settings(
@@ -65,6 +68,7 @@ def check(tmp_path, runner, unfinished, seed, size):
         namespaces=NAMESPACES,
         changes_per_hour=size.changes,
         articles=size.articles,
+        entities=size.entities,
         body_bytes=400,
         chunk_bytes=size.chunk_bytes,
         single_member=seed % 2 == 0,
@@ -74,12 +78,13 @@ def check(tmp_path, runner, unfinished, seed, size):
         sandbox.accounts.create(account.username, account.password, groups=["group_3"])
         data, world = lay(tmp_path / "data"), sandbox.world
         scope = {"WME_PROJECTS": ",".join(size.projects), "WME_NAMESPACES": ",".join(map(str, NAMESPACES))}
+        scope["WME_WIKIDATA"] = str(int(size.entities > 0))
         stage = Stage(runner, sandbox, data, account.environ(data, **scope), size.projects, NAMESPACES, chance)
         readers = [Readers(stage), Readers(stage, keep=True)]
         readers[1].states = readers[0].states
         kinds = Hours(stage), Snapshots(stage), Compactions(stage), Publications(stage)
         campaign = Campaign(*kinds, readers, chance, size.curious, size.cuts)
-        identifiers = world.snapshot_identifiers()
+        identifiers = [*world.snapshot_identifiers(), *world.entity_identifiers()]
         times = [world.snapshot_times(identifier, start) for identifier in identifiers]
         first = min(times)[0].replace(minute=0, second=0, microsecond=0) - HOUR
         wanted = [first + number * HOUR for number in range(size.hours)]
@@ -94,7 +99,7 @@ def check(tmp_path, runner, unfinished, seed, size):
                 new = sorted(
                     hour for hour in listed_hours(sandbox) if hour in wanted[1:] and hour not in campaign.hours.done
                 )
-                campaign.hours.queue = [(work.hours, False) for work in pieces(new, chance, 6)]
+                campaign.hours.queue = [(hours, False) for hours in pieces(new, chance, 6)]
                 campaign.hours.queue.insert(chance.randint(0, len(new) // 6), ((chance.choice(new),), True))
                 names = chance.sample(identifiers, len(identifiers))
                 campaign.snapshots.queue = [
@@ -116,8 +121,32 @@ def check(tmp_path, runner, unfinished, seed, size):
         sys.stdout.write(f"\nseed {seed}: {campaign}\n")
         warehouse = Warehouse(data, clock=sandbox.clock.now)
         check_truth(warehouse, Truth(world, size.projects, NAMESPACES), wanted, chance, size.moments)
-        check_order(warehouse, wanted, data, unfinished)
+        if size.entities:
+            entities = entity_truth.truth(world, world.export_started_at(entity_truth.WIKI, wanted[-1]))
+            entity_truth.assert_same(entity_truth.found_rows(warehouse, "entities"), entities)
+            entity_truth.assert_derived(warehouse, entities)
+            assert_rebuilt_alike(warehouse, "entities")
+        check_order(warehouse, wanted, data)
         return campaign
+
+
+def pieces(hours, chance, longest):
+    """Consecutive hours cut into runs of a drawn length, in a drawn order, some of them twice."""
+    cut, left = [], list(hours)
+    while left:
+        length = chance.randint(1, longest)
+        cut.append(tuple(left[:length]))
+        left = left[length:]
+    repeated = chance.sample(cut, max(1, len(cut) // 4))
+    return chance.sample([*cut, *repeated], len(cut) + len(repeated))
+
+
+def listed_hours(sandbox):
+    """The hours that the service lists at its clock, newest first."""
+    hour = sandbox.clock.now().replace(minute=0, second=0, microsecond=0)
+    for back in range(1, 47):
+        if sandbox.world.hour_ready_at(hour - back * HOUR) <= sandbox.clock.now():
+            yield hour - back * HOUR
 
 
 def check_truth(warehouse, truth, wanted, chance, moments):
@@ -134,17 +163,18 @@ def check_truth(warehouse, truth, wanted, chance, moments):
     assert_rebuilt_alike(warehouse)
 
 
-def check_order(warehouse, wanted, data, unfinished):
+def check_order(warehouse, wanted, data):
     """The audit finds nothing, and nothing lies about that nobody needs."""
     audits = warehouse.audit(wanted, dataset=datasets.ARTICLE_CHANGES)
     assert len(audits) == len(wanted)
     for audit in audits:
         assert (audit.row_count, audit.repeated_count, audit.early_count) == (audit.expected_count, 0, 0)
+    assert {row.state for row in warehouse.coverage(dataset=datasets.ARTICLE_CHANGES)} <= {"loaded", "empty"}
     layout, later = Layout(data), datetime.now(UTC) + timedelta(days=3)
     sweep(layout)
     housekeeping.clean(layout, warehouse, now=later)
     housekeeping.clean(layout, warehouse, now=later + timedelta(days=3))
-    assert unfinished(data) == []
+    assert not unfinished(data)
     with warehouse._connector.build("look") as build:
         named = (
             "SELECT lake_path FROM compacted_files UNION SELECT lake_path FROM loads WHERE compaction_id IS NULL AND "
@@ -175,11 +205,11 @@ def answers(campaign):
 
 
 @pytest.mark.timeout(900)  # half a minute, or many on a machine that others use as well
-def test_everything_at_once_and_killed_is_the_truth(tmp_path, runner, unfinished):
+def test_everything_at_once_and_killed_is_the_truth(tmp_path, runner):
     size = Size(3, 2, kills=8, changes=25, articles=40, curious=0.15, together=4, projects=("frwiki",))
     # on a fast machine all else is done before a reader has asked often enough
     size = replace(size, has_share=lambda campaign: answers(campaign) >= 3)
-    campaign = check(tmp_path, runner, unfinished, 1, size)
+    campaign = check(tmp_path, runner, 1, size)
     assert all(kind.kills for kind in campaign.kinds if kind.wanted)
     assert campaign.kills >= 8
     assert count(campaign.compactions, "compacted") >= 1
@@ -189,20 +219,21 @@ def test_everything_at_once_and_killed_is_the_truth(tmp_path, runner, unfinished
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
-def test_everything_at_once_and_killed_a_hundred_times_is_the_truth(tmp_path, runner, unfinished, seed):
-    check_many(tmp_path, runner, unfinished, seed, Size(30, 10, kills=100, changes=40, articles=60, curious=0.2))
+def test_everything_at_once_and_killed_a_hundred_times_is_the_truth(tmp_path, runner, seed):
+    size = Size(30, 10, kills=100, changes=40, articles=60, curious=0.2, entities=125 if seed % 2 else 0)
+    check_many(tmp_path, runner, seed, size)
 
 
 @pytest.mark.soak
-def test_everything_at_once_and_the_power_cut_is_the_truth(tmp_path, runner, unfinished):
+def test_everything_at_once_and_the_power_cut_is_the_truth(tmp_path, runner):
     size = Size(hours=12, moments=5, kills=60, changes=40, articles=60, curious=0.2, cuts=0.5)
-    check_many(tmp_path, runner, unfinished, 5, size)
+    check_many(tmp_path, runner, 5, size)
 
 
-def check_many(tmp_path, runner, unfinished, seed, size):
+def check_many(tmp_path, runner, seed, size):
     """The campaign was one: every kind was killed in its midst, and each has done its work often."""
     goes_on = replace(size, has_share=lambda campaign: all(shares(campaign, size.kills).values()))
-    campaign = check(tmp_path, runner, unfinished, seed, goes_on)
+    campaign = check(tmp_path, runner, seed, goes_on)
     assert campaign.kills >= size.kills
     assert all(shares(campaign, size.kills).values()), shares(campaign, size.kills)
 

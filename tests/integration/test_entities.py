@@ -18,8 +18,9 @@ from resources.sandbox.store.archived_world import ArchivedWorld
 from resources.tables import ENTITIES
 from resources.warehouse import Snapshot
 from tests.builds import OpenWarehouse, lay
-from tests.entity_truth import WIKI, assert_derived, assert_rebuilt_alike, assert_same, found_rows, truth
+from tests.entity_truth import WIKI, assert_derived, assert_same, found_rows, truth
 from tests.integration.mirror import Mirror
+from tests.truth import assert_rebuilt_alike
 
 HOUR = timedelta(hours=1)
 END = datetime(2026, 2, 4, 1, tzinfo=UTC)
@@ -108,7 +109,7 @@ def check(tmp_path, seed, *, hours, **options):
     assert_derived(warehouse, records)
     for past in (older + timedelta(minutes=1), newer - timedelta(minutes=1), newer, end - HOUR):
         assert_same(found_rows(warehouse, "entities_at(?)", past), truth(world, past), f"at {past}")
-    assert_rebuilt_alike(warehouse)
+    assert_rebuilt_alike(warehouse, "entities")
     assert not warehouse.apply_entity_changes().changed
 
 

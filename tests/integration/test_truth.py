@@ -1,7 +1,7 @@
 """`articles` and the bodies equal the sandbox's own pages after some hours.
 
 They do so whatever happened to the hours before they were loaded. Without a base snapshot: the pages that have an event
-in the hours. With snapshots, at past moments, and under kills: tests/e2e/test_truth_under_kills.py.
+in the hours. With snapshots, at past moments, and under kills: tests/e2e/test_campaign.py.
 """
 
 from __future__ import annotations

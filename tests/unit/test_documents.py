@@ -22,6 +22,7 @@ from resources.tables.entities import ENTITY_VIEWS
 from resources.tables.structured import STRUCTURED_VIEWS
 from resources.tables.views import MACROS, QUESTIONS
 from tests import generated
+from tests.commands import every
 from tests.contract import __main__ as contract
 from tests.documents import DECISIONS, DOCS, GUIDES, PAGES, ROOT, anchors, blocks, commands, name_of, prose
 from tests.settings_page import EXAMPLES
@@ -131,16 +132,9 @@ def test_targets_of_make_are_named_and_exist():
     assert sorted(name for name in targets - {"help"} if f"make {name}" not in TEXT) == []
 
 
-def all_commands(group=cli.wme, words=("wme",)):
-    for name, command in group.commands.items():
-        if isinstance(command, click.Group):
-            yield from all_commands(command, (*words, name))
-        else:
-            yield " ".join((*words, name))
-
-
 def test_every_command_is_in_a_guide():
-    assert sorted(command for command in all_commands() if command not in TEXT) == []
+    named = (" ".join(("wme", *words)) for words, command in every() if not isinstance(command, click.Group))
+    assert sorted(command for command in named if command not in TEXT) == []
 
 
 def test_every_command_and_option_that_a_page_names_exists():

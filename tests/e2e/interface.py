@@ -12,15 +12,15 @@ import signal
 import subprocess
 import sys
 import tarfile
-import time
 import urllib.request
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect, sync_playwright
 
-from tests.e2e.conftest import ROOT, bare
+from tests.e2e.conftest import ROOT, bare, until
 from tests.local_cluster import free_port
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -91,20 +91,22 @@ class Mirror:
         return count
 
 
+@contextmanager
+def chromium(*flags):
+    """A browser; what is expected of its pages has two minutes, as a busy machine may need."""
+    if CHROMIUM is None:
+        pytest.skip("No chromium here; on Debian: apt-get install chromium.")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=[*FLAGS, *flags])
+        expect.set_options(timeout=120_000)
+        yield browser
+        browser.close()
+
+
 def post(url, content):
     request = urllib.request.Request(url, json.dumps(content).encode(), {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=120) as answer:
         return json.load(answer)
-
-
-def until(look, seconds, what, log=None, *, pause=0.2):
-    """What `look` finds; it is asked again as long as it finds None, after a pause in seconds."""
-    end = time.monotonic() + seconds
-    while (found := look()) is None:
-        if time.monotonic() > end:
-            pytest.fail(f"{what}: not within {seconds:g} s. {log.read_text()[-4000:] if log else ''}")
-        time.sleep(pause)
-    return found
 
 
 @contextmanager
@@ -139,9 +141,8 @@ def serving(folder, **more):
     serve += ["--projects", ",".join(PROJECTS), "--namespaces", "0", "--changes-per-hour", "12", "--body-bytes", "600"]
     serve += ["--prepare", "0"]
     with process(serve, bare(), folder / "sandbox.log"):
-        until(
-            lambda: answered(f"{mirror.service}/sandbox/identity"), 120, "The sandbox answers", folder / "sandbox.log"
-        )
+        log = folder / "sandbox.log"
+        until(lambda: answered(f"{mirror.service}/sandbox/identity"), 120, "The sandbox answers", log, pause=0.2)
         account = json.loads((state / "account.json").read_text())
         mirror.environ |= bare() | {
             "WME_DATA": str(mirror.data),
@@ -156,7 +157,7 @@ def serving(folder, **more):
         # as a shell does for what a script starts with &
         ignoring = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)}
         with process(words, mirror.environ, mirror.log, **ignoring) as mirror.process:
-            until(lambda: answered(f"{mirror.url}/server_info"), 240, "Dagster answers", mirror.log)
+            until(lambda: answered(f"{mirror.url}/server_info"), 240, "Dagster answers", mirror.log, pause=0.2)
             yield mirror
 
 

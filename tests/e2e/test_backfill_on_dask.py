@@ -13,7 +13,8 @@ import pytest
 from assets.layers import HOUR, key_of
 from resources import datasets
 from resources.warehouse import Warehouse
-from tests.e2e.interface import serving, until
+from tests.e2e.conftest import until
+from tests.e2e.interface import serving
 from tests.e2e.test_backfill_in_browser import LAYERS, ended
 from tests.local_cluster import cluster
 

@@ -13,9 +13,7 @@ import pytest
 
 from resources import backup as backups
 from resources import datasets
-from resources.data_folder import copying
 from resources.warehouse import Warehouse
-from tests.builds import replaced_file
 
 #: Ends its process by SIGKILL when a file or folder is about to get a name that a pattern is found in.
 KILLED = """
@@ -75,9 +73,9 @@ def test_what_was_backed_up_during_loads_and_kills_is_the_same_mirror(call, runn
     for at in (r"build\.duckdb", r"/archive/", r"\d{6}Z$"):
         killed(KILLED, at, "backup", str(to), environ=copied)
         assert not backups.completed(to)
-    refused = call("restore", str(to), environ=copied | {"WME_DATA": str(tmp_path / "none")})
-    assert refused.code == 1
-    assert "The folder contains an unfinished backup, which `wme backup` can resume." in refused.err
+    call("restore", str(to), environ=copied | {"WME_DATA": str(tmp_path / "none")}).fails(
+        "The folder contains an unfinished backup, which `wme backup` can resume."
+    )
     assert not (tmp_path / "none").exists()
     assert call("backup", str(to), environ=copied).code == 0
     [first] = backups.completed(to)
@@ -88,8 +86,7 @@ def test_what_was_backed_up_during_loads_and_kills_is_the_same_mirror(call, runn
     for at in (r"unfinished/lake/", r"history", r"backup\.json", r"build\.duckdb"):
         killed(KILLED, at, "backup", str(to), environ=copied)
         assert [one.path for one in backups.completed(to)] == [first.path]
-    told = call("backup", str(to), environ=copied)
-    assert told.code == 0, told.err
+    call("backup", str(to), environ=copied).done()
     assert loading.finish() == []
     after = digests(data, moments=False)
     assert after["articles"] != before["articles"]
@@ -97,23 +94,20 @@ def test_what_was_backed_up_during_loads_and_kills_is_the_same_mirror(call, runn
     assert contents(first.path) == is_first
     for number, backup in enumerate(backups.completed(to)):
         restored = copied | {"WME_DATA": str(tmp_path / f"restored {number}, it's here")}
-        told = call("restore", str(backup.path), environ=restored)
-        assert told.code == 0, told.err
+        call("restore", str(backup.path), environ=restored).done()
         folder = Path(restored["WME_DATA"])
         assert not list(folder.glob("state/tokens*")), "tokens are secrets"
         if number == 0:
             assert digests(folder) == before
             continue
         # and it goes on from there: the hour is loaded where the backup has not got it
-        told = call("run", "--from", f"{hours[2]:%Y-%m-%dT%H}", "--no-reference", environ=restored)
-        assert told.code == 0, told.err
+        call("run", "--from", f"{hours[2]:%Y-%m-%dT%H}", "--no-reference", environ=restored).done()
         assert digests(folder, moments=False) == after
 
 
 def test_only_new_files_are_copied_and_older_backups_go_when_asked(call, copied, tmp_path):
     data, to = Path(copied["WME_DATA"]), tmp_path / "backups"
-    dry = call("backup", str(to), "--dry-run", environ=copied)
-    assert dry.code == 0, dry.err
+    dry = call("backup", str(to), "--dry-run", environ=copied).done()
     assert dry.out.endswith("The previous backup contains 0 other files (0 B). Nothing was copied.\n")
     assert not to.exists()
     assert call("backup", str(to), environ=copied).code == 0
@@ -145,36 +139,28 @@ def test_what_is_damaged_is_left_out_and_named(call, copied, tmp_path):
     archive.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     lake = next(data.glob("lake/article_changes/*/*/*.parquet"))
     aside = lake.rename(tmp_path / lake.name)
-    told = call("backup", str(to), environ=copied)
-    assert told.code == 1
-    assert (
-        f"1 archive on disk differs from the verified download and was skipped ({archive.relative_to(data)})."
-        in told.err
-    )
-    assert (
+    call("backup", str(to), environ=copied).fails(
+        f"1 archive on disk differs from the verified download and was skipped ({archive.relative_to(data)}).",
         "1 lake file in the ledger is missing from the data folder and the backup, or has a different size "
-        f"({lake.relative_to(data / 'lake')})" in told.err
+        f"({lake.relative_to(data / 'lake')})",
     )
     archive.write_bytes(whole)
     aside.rename(lake)
-    told = call("backup", str(to), environ=copied)
-    assert told.code == 0, told.err
+    told = call("backup", str(to), environ=copied).done()
     assert "The previous backup contains" not in told.out
 
     newest = backups.completed(to)[-1].path
     hurt = newest / lake.relative_to(data)
     hurt.write_bytes(b"PAR1" + hurt.read_bytes()[4:-1] + b"?")
     restored = copied | {"WME_DATA": str(tmp_path / "restored")}
-    told = call("restore", str(to), environ=restored)
-    assert told.code == 1
-    assert f"1 file in the backup is missing or damaged:\n  {lake.relative_to(data)}\n" in told.err
+    call("restore", str(to), environ=restored).fails(
+        f"1 file in the backup is missing or damaged:\n  {lake.relative_to(data)}\n"
+    )
     assert not (tmp_path / "restored" / lake.relative_to(data)).exists()
     assert call("sql", "FROM articles LIMIT 1", environ=restored).code == 0
     with (newest / "MD5SUMS").open("a") as sums:
         sums.write("\n")
-    told = call("restore", str(newest), environ=copied | {"WME_DATA": str(tmp_path / "second")})
-    assert told.code == 1
-    assert "MD5SUMS is damaged" in told.err
+    call("restore", str(newest), environ=copied | {"WME_DATA": str(tmp_path / "second")}).fails("MD5SUMS is damaged")
 
 
 def test_a_damaged_note_of_the_backup_or_of_the_service_changes_nothing(call, copied, tmp_path):
@@ -183,17 +169,14 @@ def test_a_damaged_note_of_the_backup_or_of_the_service_changes_nothing(call, co
     [backup] = backups.completed(to)
     facts, restored = backup.path / "backup.json", copied | {"WME_DATA": str(tmp_path / "restored")}
     facts.write_bytes(b"\xff[]")
-    told = call("restore", str(to), environ=restored)
-    assert told.code == 1
-    assert "There is no complete backup in" in told.err
+    call("restore", str(to), environ=restored).fails("There is no complete backup in")
     for content in (b"[]", b"\xff", b"[" * 50_000):
         (data / "state/service.json").write_bytes(content)
         before = contents(data / "archive")
         for words in (("run",), ("publish",), ("backup", str(to))):
-            told = call(*words, environ=copied)
-            assert told.code == 1
-            assert f"The file {data / 'state/service.json'} is damaged" in told.err
-            assert "Restore the file from a backup" in told.err
+            call(*words, environ=copied).fails(
+                f"The file {data / 'state/service.json'} is damaged", "Restore the file from a backup"
+            )
         assert contents(data / "archive") == before
 
 
@@ -201,14 +184,10 @@ def test_a_killed_restore_goes_on_and_other_folders_are_left_alone(call, killed,
     data, to = Path(copied["WME_DATA"]), tmp_path / "backups"
     assert call("backup", str(to), environ=copied).code == 0
     everything = contents(data)
-    refused = call("restore", str(to), environ=copied)
-    assert refused.code == 1
-    assert f"The data folder {data} is not empty. Nothing was changed." in refused.err
+    call("restore", str(to), environ=copied).fails(f"The data folder {data} is not empty. Nothing was changed.")
     assert contents(data) == everything
     for inside in (data / "backups", data, tmp_path):
-        told = call("backup", str(inside), environ=copied)
-        assert told.code == 1
-        assert "must not contain each other. Nothing was copied." in told.err
+        call("backup", str(inside), environ=copied).fails("must not contain each other. Nothing was copied.")
     restored = copied | {"WME_DATA": str(tmp_path / "restored")}
     for at in (r"/lake/", r"build\.duckdb$", r"/warehouse\.duckdb$"):
         killed(KILLED, at, "restore", str(to), environ=restored)
@@ -218,9 +197,9 @@ def test_a_killed_restore_goes_on_and_other_folders_are_left_alone(call, killed,
     assert "is not empty" in again.err
     # of another service
     (tmp_path / "restored/state/service.json").write_text('{"service": "https://elsewhere.example"}')
-    told = call("backup", str(to), environ=restored)
-    assert told.code == 1
-    assert "but this mirror uses https://elsewhere.example. Nothing was changed." in told.err
+    call("backup", str(to), environ=restored).fails(
+        "but this mirror uses https://elsewhere.example. Nothing was changed."
+    )
     assert "nothing to back up" in call("backup", str(to), environ=copied | {"WME_DATA": str(tmp_path / "none")}).err
 
 
@@ -230,8 +209,7 @@ def test_the_archive_alone_makes_the_identical_warehouse(call, killed, mirrored,
     data, watched = Path(copied["WME_DATA"]), tmp_path / "watched.txt"
     [(name,)] = Warehouse(data).sql("SELECT min(name) FROM articles WHERE project_id = 'enwiki'").rows
     watched.write_text(f"enwiki {name}\n")
-    told = call("lookups", environ=copied | {"WME_WATCHLIST": str(watched)})
-    assert told.code == 0, told.err
+    call("lookups", environ=copied | {"WME_WATCHLIST": str(watched)}).done()
     assert call("publish", environ=copied).code == 0
     before = digests(data, moments=False)
     assert all(before[table][0] for table in ("articles", "lookups", "snapshot_articles", "snapshots", "codes"))
@@ -241,8 +219,7 @@ def test_the_archive_alone_makes_the_identical_warehouse(call, killed, mirrored,
     (data / "warehouse.duckdb").unlink()
     service.requests.clear()
     killed(KILLED, rf"article_changes/.*hour={hours[1]:%H}", "rebuild", environ=copied)
-    told = call("rebuild", environ=copied)
-    assert told.code == 0, told.err
+    call("rebuild", environ=copied).done()
     assert digests(data, moments=False) == before
     again = call("rebuild", environ=copied)
     assert "Converted 0 archives. Loaded 0 snapshot versions and 0 hours." in again.out
@@ -252,9 +229,7 @@ def test_the_archive_alone_makes_the_identical_warehouse(call, killed, mirrored,
     (data / "warehouse/build.duckdb").unlink()
     shutil.rmtree(data / "lake/article_changes")
     next(data.glob(f"archive/batches/*/hour={hours[0]:%H}/enwiki*.tar.gz")).write_bytes(b"no archive")
-    told = call("rebuild", environ=copied)
-    assert told.code == 1
-    assert f"article_changes {hours[0]:%Y-%m-%d %H}:00 UTC: " in told.err
+    told = call("rebuild", environ=copied).fails(f"article_changes {hours[0]:%Y-%m-%d %H}:00 UTC: ")
     assert "Loaded 2 snapshot versions and 3 hours." in told.out
     states = {
         (row.batch_hour, row.project_id): row.state
@@ -264,25 +239,9 @@ def test_the_archive_alone_makes_the_identical_warehouse(call, killed, mirrored,
     assert "There is no archive in " in call("rebuild", environ=copied | {"WME_DATA": str(tmp_path / "none")}).err
 
 
-def test_nothing_is_removed_while_files_are_copied(call, copied):
-    data = Path(copied["WME_DATA"])
-    old = replaced_file(data)
-    at_once = copied | {"WME_GRACE_HOURS": "0"}
-    with copying(data):
-        kept = call("clean", environ=at_once).out
-        assert "A backup is in progress. No files are removed until the backup has finished." in kept
-        assert "0 files removed (0 B)." in kept
-        refused = call("forget", "frwiki", "--yes", environ=copied | {"WME_PROJECTS": "enwiki"})
-        assert refused.code == 1
-        assert "is in progress. Nothing was removed." in refused.err
-        assert old.exists()
-    assert "1 file removed (21 B)." in call("clean", environ=at_once).out
-
-
 def test_a_full_disk_is_a_sentence(call, copied, mounted):
     small = mounted("size=9m")
-    told = call("backup", str(small / "backups"), environ=copied)
-    assert told.code == 1
-    assert "The backup needs about " in told.err
-    assert "Complete backups are unchanged" in told.err
+    call("backup", str(small / "backups"), environ=copied).fails(
+        "The backup needs about ", "Complete backups are unchanged"
+    )
     assert not backups.completed(small / "backups")

@@ -10,7 +10,6 @@ import re
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import urllib.request
 from datetime import UTC, datetime, timedelta
@@ -23,8 +22,9 @@ from pipelines import cli
 from pipelines.cli import run, terminal
 from pipelines.process.interrupts import SENTENCE
 from resources.enterprise.http.answers import ServiceClock
+from tests import commands
 from tests.builds import lay
-from tests.e2e.conftest import PATIENCE_SECONDS, bare, is_sentence
+from tests.e2e.conftest import PATIENCE_SECONDS, bare, between, ran, until
 
 
 @pytest.fixture
@@ -34,10 +34,6 @@ def begun(account, tmp_path):
     To make these takes most of a second.
     """
     return account.environ(lay(tmp_path / "data"))
-
-
-def between(first, last):
-    return "--from", f"{first:%Y-%m-%dT%H}", "--to", f"{last:%Y-%m-%dT%H}"
 
 
 def lines_of(told, project):
@@ -91,11 +87,8 @@ def test_for_cron_a_second_run_is_silent_and_for_scripts_a_document(filled, call
     assert [f"{row['row_count']:,}" for row in rows] == [line.split()[6] for line in lines_of(first, "enwiki")]
     assert all(row["archive_bytes"] > 0 and row["state"] == "loaded" for row in rows)
     # a run that fails is not silent
-    told = call("run", "--quiet", "--from", "2019-01-01T05", "--no-reference", environ=environ)
-    assert (told.code, told.out) == (1, "")
-    assert "2026-01-01" in told.err
-    told = call("run", "--dry-run", "--json", environ=environ)
-    assert (told.code, told.out) == (2, "")
+    call("run", "--quiet", "--from", "2019-01-01T05", "--no-reference", environ=environ).fails("2026-01-01", out="")
+    call("run", "--dry-run", "--json", environ=environ).fails(code=2, out="")
     # nor is what comes after it
     assert "published" in call("status", environ=environ).out
     figures = json.loads(call("status", "--json", environ=environ).out)["figures"]
@@ -106,9 +99,7 @@ def test_for_cron_a_second_run_is_silent_and_for_scripts_a_document(filled, call
 
 def test_dry_run_tells_what_would_be_fetched_and_fetches_nothing(environ, filled, call, service, hours, tmp_path):
     service.requests.clear()
-    told = call("run", "--dry-run", *between(hours[0], hours[1]), environ=environ)
-    assert told.code == 0
-    assert "To fetch: 4 files, 0." in told.out
+    told = call("run", "--dry-run", *between(hours[0], hours[1]), environ=environ).done("To fetch: 4 files, 0.")
     assert {line.split()[-1] for line in lines_of(told, "enwiki")} == {"yes"}
     assert "and the reference lists; 0 quota units." in told.out
     assert told.out.rstrip().endswith("Nothing was fetched.")
@@ -151,9 +142,8 @@ def test_dry_run_tells_what_would_be_fetched_and_fetches_nothing(environ, filled
 )
 def test_wrong_calls_exit_with_2(call, environ, words, sentence, tmp_path):
     told = call(*words, environ=environ)
-    assert told.code == 2
+    assert (told.code, told.out) == (2, "")
     assert sentence in told.err.replace("\n", " ")
-    assert told.out == ""
     assert not (tmp_path / "data").exists()
 
 
@@ -180,10 +170,7 @@ def test_hours_are_written_as_people_tables_and_dagster_write_them(text):
     ],
 )
 def test_what_stops_a_run_is_a_sentence(call, begun, hours, change, sentence):
-    told = call("run", *between(hours[0], hours[0]), "--no-reference", environ=begun | change)
-    assert told.code == 1
-    assert sentence in told.err
-    assert is_sentence(told.err.removeprefix("Service: ").replace("Error: ", "")), told.err
+    call("run", *between(hours[0], hours[0]), "--no-reference", environ=begun | change).fails(sentence)
 
 
 @pytest.mark.parametrize("words", [["run"], ["run", "--dry-run"], ["batches"], ["snapshots", "list"]], ids=" ".join)
@@ -193,12 +180,10 @@ def test_misspelt_names_are_refused_before_anything_is_listed_or_fetched(
     # as in a folder that knows the lists, and in an empty one
     for known in (filled[0], environ):
         service.requests.clear()
-        told = call(*words, environ=known | {"WME_PROJECTS": "enwiki,enwikki,frwik", "WME_NAMESPACES": "0,5"})
-        assert told.code == 1, told.out
-        assert (
-            "enwikki (did you mean enwiki?), frwik (did you mean frwiki?) and no namespace 5 (there are 0," in told.err
+        call(*words, environ=known | {"WME_PROJECTS": "enwiki,enwikki,frwik", "WME_NAMESPACES": "0,5"}).fails(
+            "enwikki (did you mean enwiki?), frwik (did you mean frwiki?) and no namespace 5 (there are 0,",
+            "Nothing was fetched. Correct WME_PROJECTS or WME_NAMESPACES.",
         )
-        assert "Nothing was fetched. Correct WME_PROJECTS or WME_NAMESPACES." in told.err
         assert {seen.path for seen in list(service.requests)} <= {"/v1/login", "/v2/projects", "/v2/namespaces"}
     assert "enwikki" not in call("sql", "SELECT DISTINCT project_id FROM hours", environ=filled[0]).out
     assert not (tmp_path / "data" / "archive").exists()
@@ -207,11 +192,9 @@ def test_misspelt_names_are_refused_before_anything_is_listed_or_fetched(
 def test_failed_hour_is_named_and_the_others_are_loaded(begun, call, service, hours):
     path = f"/v2/batches/{hours[1]:%Y-%m-%d}/{hours[1]:%H}/enwiki_namespace_0/download"
     service.faults.add(path=path, kind="status", status=403, count=None)
-    told = call("run", *between(hours[0], hours[1]), "--no-reference", environ=begun)
-    assert told.code == 1
-    assert "1 of 2 hours failed." in told.err
-    assert f"\n- {hours[1]:%Y-%m-%d %H:00}: " in told.err
-    assert is_sentence(told.err.split("Error: ")[1])
+    told = call("run", *between(hours[0], hours[1]), "--no-reference", environ=begun).fails(
+        "1 of 2 hours failed.", f"\n- {hours[1]:%Y-%m-%d %H:00}: "
+    )
     assert [line.split()[4] for line in lines_of(told, "enwiki")] == ["loaded", "missing"]
 
     told = call("status", "--check", environ=begun)
@@ -225,58 +208,39 @@ def test_run_that_starts_too_early_does_not_move_the_beginning(environ, filled, 
     query = "SELECT (SELECT count(*) FROM hours), * FROM project_state ORDER BY ALL"
     before = call("sql", query, "--format", "csv", environ=environ).out
     old = hours[0] - timedelta(hours=231)
-    told = call("run", *between(old, old), "--no-reference", environ=environ)
-    assert told.code == 1
-    assert "1 of 1 hour failed." in told.err
-    assert "it retains each hour for two days" in told.err
-    assert is_sentence(told.err.split("Error: ")[1])
+    told = call("run", *between(old, old), "--no-reference", environ=environ).fails(
+        "1 of 1 hour failed.", "it retains each hour for two days"
+    )
     # the mirror never had it: no row is left that somebody would take for a loss
     assert lines_of(told, "enwiki") == []
     assert call("sql", query, "--format", "csv", environ=environ).out == before
     assert "older gaps" not in call("status", environ=environ).out
 
 
-@pytest.mark.parametrize(
-    ("words", "ahead", "sentence"),
-    [
-        (["run"], timedelta(days=3), "has not begun: this machine's clock is 3 days ahead of the service's."),
-        (["batches"], timedelta(days=3), "has not begun: this machine's clock is 3 days ahead of the service's."),
-        (["run"], timedelta(days=-3), "This machine's clock is 3 days behind the service's. The service no longer has"),
-    ],
-)
-def test_clock_that_is_wrong_is_said_instead_of_hours_that_are_not_there(
-    call, environ, service, monkeypatch, caplog, words, ahead, sentence
-):
+def test_clock_that_is_wrong_is_said_instead_of_hours_that_are_not_there(call, environ, service, monkeypatch, caplog):
     monkeypatch.setattr(ServiceClock, "_logged", set())
-    service.clock.advance(-ahead)
+    service.clock.advance(-timedelta(days=3))
     try:
-        told = call(*words, environ=environ)
+        told = call("run", environ=environ)
     finally:
         service.clock.release()
-    assert told.code == 1
-    assert sentence in told.err
+    told.fails("has not begun: this machine's clock is 3 days ahead of the service's.")
     assert "not published" not in told.err
     warnings = [message for message in caplog.messages if "correct it (time synchronization)" in message]
     assert len(warnings) == 1  # once for all clients of a command
-    assert is_sentence(told.err)
 
 
 def test_what_the_system_refuses_is_a_sentence(environ, call, hours, tmp_path):
     (tmp_path / "data").write_text("a file in the place of the folder")
     for words in (["run", *between(hours[0], hours[0])], ["auth", "login"], ["status"]):
-        told = call(*words, environ=environ)
-        assert told.code == 1, words
-        assert "data" in told.err
-        assert is_sentence(told.err.replace("Error: ", "")), told.err
+        call(*words, environ=environ).fails("data")
 
 
 def test_what_the_system_refuses_in_the_middle_of_a_run_is_a_sentence(begun, call, hours, tmp_path):
     (tmp_path / "data" / "warehouse.duckdb").mkdir(parents=True)
-    told = call("run", *between(hours[0], hours[0]), "--no-reference", environ=begun)
-    assert told.code == 1
-    assert "Is a directory: " in told.err
-    assert "Committed data is kept." in told.err
-    assert is_sentence(told.err.split("Error: ")[1]), told.err
+    call("run", *between(hours[0], hours[0]), "--no-reference", environ=begun).fails(
+        "Is a directory: ", "Committed data is kept."
+    )
 
 
 # --- status ----------------------------------------------------------------------------------------------------------
@@ -284,11 +248,11 @@ def test_what_the_system_refuses_in_the_middle_of_a_run_is_a_sentence(begun, cal
 
 def test_status_of_an_empty_folder_says_what_to_do(environ, call, tmp_path, service):
     service.requests.clear()
-    told = call("status", environ={"WME_DATA": environ["WME_DATA"]})
-    assert told.code == 0
-    assert "sandbox (not started yet)" in told.out
-    assert f"! There is no published file {tmp_path / 'data' / 'warehouse.duckdb'}" in told.out
-    assert "`wme run`" in told.out
+    call("status", environ={"WME_DATA": environ["WME_DATA"]}).done(
+        "sandbox (not started yet)",
+        f"! There is no published file {tmp_path / 'data' / 'warehouse.duckdb'}",
+        "`wme run`",
+    )
     assert not (tmp_path / "data").exists()
     assert list(service.requests) == []
     assert call("status", "--check", environ=environ).code == 1
@@ -297,8 +261,7 @@ def test_status_of_an_empty_folder_says_what_to_do(environ, call, tmp_path, serv
 def test_status_tells_how_the_mirror_stands(filled, call, service, hours):
     environ, _ = filled
     service.requests.clear()
-    told = call("status", environ=environ)
-    assert told.code == 0
+    told = call("status", environ=environ).done()
     assert list(service.requests) == []
     facts = dict(line.split(":", 1) for line in told.out.splitlines() if ":" in line and line[0].isalpha())
     assert facts["service"].strip() == service.url
@@ -325,24 +288,15 @@ def test_status_tells_how_the_mirror_stands(filled, call, service, hours):
     assert "- outside the mirrored range" in told.out
 
 
-def test_status_of_a_project_that_was_never_brought_in(filled, call):
-    told = call("status", environ=filled[0] | {"WME_PROJECTS": "enwiki,dewiki,enwikki", "WME_NAMESPACES": "0,5"})
-    assert "! dewiki namespace 0: no hours have been loaded yet." in told.out
-    assert (
-        "! The service's list of projects does not contain enwikki, so no files will arrive. Correct WME_PROJECTS"
-        in told.out
+def test_status_with_settings_that_do_not_fit_the_folder(filled, call):
+    call("status", environ=filled[0] | {"WME_PROJECTS": "enwiki,dewiki,enwikki", "WME_NAMESPACES": "0,5"}).done(
+        "! dewiki namespace 0: no hours have been loaded yet.",
+        "! The service's list of projects does not contain enwikki, so no files will arrive. Correct WME_PROJECTS",
+        "! The service's list of namespaces does not contain 5, so no files will arrive. Correct WME_NAMESPACES",
     )
-    assert (
-        "! The service's list of namespaces does not contain 5, so no files will arrive. Correct WME_NAMESPACES"
-        in told.out
+    call("status", environ=filled[0] | {"WME_BASE_URL": "https://api.enterprise.wikimedia.com"}).done(
+        "contains data from", "Set WME_DATA to another folder"
     )
-
-
-def test_status_with_another_service_than_the_folders(filled, call):
-    told = call("status", environ=filled[0] | {"WME_BASE_URL": "https://api.enterprise.wikimedia.com"})
-    assert told.code == 0
-    assert "contains data from" in told.out
-    assert "Set WME_DATA to another folder" in told.out
 
 
 def test_status_of_a_gap(filled, call, hours, tmp_path):
@@ -374,8 +328,7 @@ def test_sql_answers_as_a_table(filled, call):
     header, row = told.out.splitlines()
     assert header.split() == ["project_id", "article_id", "n"]
     assert row.split()[1:] == ["1234567", "1,234,567"]
-    told = call("sql", "SELECT '[red]x[/red]' AS a, '[/x]' AS b, chr(27) || '[31m' AS c", environ=filled[0])
-    assert told.code == 0
+    told = call("sql", "SELECT '[red]x[/red]' AS a, '[/x]' AS b, chr(27) || '[31m' AS c", environ=filled[0]).done()
     assert told.out.splitlines()[1].split() == ["[red]x[/red]", "[/x]", "\\x1b[31m"]
     told = call("sql", "--limit", "2", "SELECT * FROM range(5)", environ=filled[0])
     assert told.out.splitlines()[1:] == ["    0", "    1", "Showing 2 of 5 rows. Raise --limit to see more."]
@@ -383,8 +336,7 @@ def test_sql_answers_as_a_table(filled, call):
 
 def test_sql_as_csv(filled, call):
     query = "SELECT source_at, name, license, NULL AS nothing FROM articles ORDER BY name LIMIT 3"
-    told = call("sql", "--format", "csv", query, environ=filled[0])
-    assert told.code == 0
+    told = call("sql", "--format", "csv", query, environ=filled[0]).done()
     header, *rows = csv.reader(io.StringIO(told.out))
     assert header == ["source_at", "name", "license", "nothing"]
     assert len(rows) == 3
@@ -406,10 +358,7 @@ def test_sql_as_json_from_standard_input(filled, call):
 
 
 def test_sql_before_anything_is_published(environ, call):
-    told = call("sql", "SELECT 1", environ=environ)
-    assert (told.code, told.out) == (1, "")
-    assert "run the pipeline once (`wme run`)." in told.err
-    assert is_sentence(told.err)
+    call("sql", "SELECT 1", environ=environ).fails("run the pipeline once (`wme run`).", out="")
 
 
 @pytest.mark.parametrize(
@@ -433,13 +382,9 @@ def test_sql_that_cannot_be_answered_is_no_traceback(filled, call, query, told_o
 
 def test_statements_run_where_files_are_allowed(filled, call, tmp_path):
     copy = f"COPY (FROM codes) TO '{tmp_path}/codes.csv'"
-    told = call("sql", copy, environ=filled[0])
-    assert (told.code, told.out) == (1, "")
-    assert "this is COPY. Nothing was done." in told.err
-    assert is_sentence(told.err)
+    call("sql", copy, environ=filled[0]).fails("this is COPY. Nothing was done.", out="")
     assert not (tmp_path / "codes.csv").exists()
-    told = call("sql", "--allow-files", copy, environ=filled[0])
-    assert told.code == 0
+    call("sql", "--allow-files", copy, environ=filled[0]).done()
     assert len((tmp_path / "codes.csv").read_text().splitlines()) > 2
     assert call("sql", "--allow-files", "SET threads = 1", environ=filled[0]).code == 0
     told = call("sql", "--allow-files", "DELETE FROM codes", environ=filled[0])
@@ -457,12 +402,10 @@ def test_pages_on_a_port_that_is_taken(environ, call):
 def test_published_file_that_is_damaged(filled, call, tmp_path):
     (tmp_path / "warehouse.duckdb").write_bytes(b"no database" * 500)
     for words in (["sql", "SELECT 1"], ["rejects"]):
-        told = call(*words, environ=filled[0] | {"WME_DATA": str(tmp_path)})
-        assert told.code == 1
-        assert "Remove the published file and run `wme publish`" in told.err
-    told = call("status", environ=filled[0] | {"WME_DATA": str(tmp_path)})
-    assert told.code == 0
-    assert "! DuckDB cannot open warehouse.duckdb" in told.out
+        call(*words, environ=filled[0] | {"WME_DATA": str(tmp_path)}).fails(
+            "Remove the published file and run `wme publish`"
+        )
+    call("status", environ=filled[0] | {"WME_DATA": str(tmp_path)}).done("! DuckDB cannot open warehouse.duckdb")
 
 
 # --- batches, rejects, dictionary, sandbox ---------------------------------------------------------------------------
@@ -481,19 +424,10 @@ def test_batches_lists_the_mirrored_files_or_all(environ, call, hours, service):
     assert newest.splitlines()[0] > title
 
 
-def test_batches_of_an_hour_that_is_not_there_yet(environ, call):
-    coming = datetime.now(UTC) + timedelta(hours=1)
-    told = call("batches", f"{coming:%Y-%m-%dT%H}", environ=environ)
-    assert told.code == 1
-    assert "has not published the hour" in told.err
-    assert is_sentence(told.err)
-
-
 def test_sandbox_keeps_its_state_below_the_data_folder_unless_told_otherwise(call, tmp_path):
-    told = call("sandbox", "--help", environ={"WME_DATA": str(tmp_path / "data"), "COLUMNS": "300"})
-    assert told.code == 0
-    assert "[--state STATE]" in told.out
-    assert f"(default: {tmp_path / 'data' / 'sandbox'})" in told.out
+    call("sandbox", "--help", environ={"WME_DATA": str(tmp_path / "data"), "COLUMNS": "300"}).done(
+        "[--state STATE]", f"(default: {tmp_path / 'data' / 'sandbox'})"
+    )
 
 
 def test_sandbox_serves_the_account_of_the_environment_until_it_is_interrupted(forked, tmp_path):
@@ -523,16 +457,13 @@ def test_sandbox_serves_the_account_of_the_environment_until_it_is_interrupted(f
 
 
 def test_sandbox_that_cannot_be_started_as_asked_says_so_in_a_sentence(call, tmp_path):
-    told = call("sandbox", "--projects", "enwki", environ={"WME_DATA": str(tmp_path / "data")})
+    environ, state = {"WME_DATA": str(tmp_path / "data")}, tmp_path / "file" / "state"
+    told = call("sandbox", "--projects", "enwki", environ=environ)
     assert (told.code, told.out) == (2, "")
     assert told.err.startswith("--projects: The sandbox has no project 'enwki'; did you mean enwiki ")
-    (tmp_path / "file").write_text("")
-    told = call("sandbox", "--state", str(tmp_path / "file" / "state"), environ={"WME_DATA": str(tmp_path / "data")})
-    assert (told.code, told.out) == (1, "")
-    assert (
-        told.err
-        == f"The sandbox cannot use {tmp_path}/file/state: Not a directory. Choose another folder with --state.\n"
-    )
+    state.parent.write_text("")
+    sentence = f"The sandbox cannot use {state}: Not a directory. Choose another folder with --state.\n"
+    assert call("sandbox", "--state", str(state), environ=environ) == (1, "", sentence)
     assert not (tmp_path / "data").exists()
 
 
@@ -552,7 +483,7 @@ def test_reader_that_has_seen_enough(filled, wme):
         assert process.wait(timeout=PATIENCE_SECONDS) in {0, 1}, words
 
 
-def test_interrupt_ends_a_run_at_once_and_the_next_goes_on(environ, account, forked, service, hours, until):
+def test_interrupt_ends_a_run_at_once_and_the_next_goes_on(environ, account, forked, service, hours):
     service.faults.add(path="/v2/batches/*", kind="slow", count=None, bytes_per_second=500)
     process = forked("run", *between(hours[0], hours[0]), "--no-reference", environ=environ)
     until(lambda: len(downloads(service)) >= 2)
@@ -573,7 +504,7 @@ def open_files(pid):
     return paths
 
 
-def test_interrupt_ends_a_query(filled, wme, until):
+def test_interrupt_ends_a_query(filled, wme):
     process = wme("sql", "SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b", environ=filled[0])
     published = f"{filled[0]['WME_DATA']}/warehouse.duckdb"
 
@@ -628,28 +559,14 @@ def test_the_shell_completes_commands_and_options(wme, environ, tmp_path):
     assert not (tmp_path / "data").exists()
 
 
-def commands(group, words=()):
-    for name, command in group.commands.items():
-        yield (*words, name), command
-        if isinstance(command, click.Group):
-            yield from commands(command, (*words, name))
-
-
-def test_every_command_and_option_says_what_it_is():
-    found = dict(commands(cli.wme))
-    assert {("run",), ("status",), ("sql",), ("auth", "login"), ("sandbox",), ("ui",)} <= set(found)
-    for words, command in found.items():
-        assert command.help, words
-        for option in command.params:
-            if isinstance(option, click.Option):
-                assert option.help, (words, option.name)
-
-
-def test_help_of_every_command_fits_a_terminal_and_cuts_no_sentence(call, tmp_path):
+def test_help_of_every_command_says_what_it_is_fits_a_terminal_and_cuts_no_sentence(call, tmp_path):
     environ = {"WME_DATA": str(tmp_path / "data"), "COLUMNS": "80"}
-    for words, command in [((), cli.wme), *commands(cli.wme)]:
-        told = call(*words, "--help", environ=environ)
-        assert told.code == 0, (words, told.err)
+    found = dict(commands.every())
+    assert {("run",), ("status",), ("sql",), ("auth", "login"), ("sandbox",), ("ui",)} <= set(found)
+    for words, command in [((), cli.wme), *found.items()]:
+        undescribed = [one.name for one in command.params if isinstance(one, click.Option) and not one.help]
+        assert (bool(command.help), undescribed) == (True, []), words
+        told = call(*words, "--help", environ=environ).done()
         rest = told.out.split("\n\n", 1)[1]  # behind the usage
         assert [line for line in told.out.splitlines() if len(line) > 80] == [], words
         assert "..." not in rest, words
@@ -680,6 +597,6 @@ def test_what_is_not_needed_is_not_imported(words, spared, shown, tmp_path):
         f"sys.exit(', '.join(set({spared}) & set(sys.modules)))"
     )
     environ = bare() | {"WME_DATA": str(tmp_path / "data")}
-    told = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False)
-    assert told.stderr.strip() == ""
-    assert shown in " ".join(told.stdout.split())
+    told = ran(sys.executable, "-c", code, environ=environ)
+    assert told.err.strip() == ""
+    assert shown in " ".join(told.out.split())

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 from resources.warehouse import Warehouse
 from tests.builds import lay
-from tests.e2e.conftest import PATIENCE_SECONDS, ROOT, bare
+from tests.e2e.conftest import ROOT, bare, ran
 
 
 def test_the_lines_for_cron_keep_a_mirror_whole_and_silent(account, service, call, hours, tmp_path):
@@ -48,15 +47,7 @@ def test_the_lines_for_cron_keep_a_mirror_whole_and_silent(account, service, cal
         assert all(state.exact_from_at < state.exact_until_at for state in states), states
         service.exports.export("enwiki_namespace_0")
         # the first line again, and the backup: nothing else depends on what was there before
-        done = subprocess.run(
-            ["/bin/sh", "-c", lines[0]],
-            env=bare() | environ,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-            check=False,
-        )
-        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+        assert ran("/bin/sh", "-c", lines[0], environ=bare() | environ) == (0, "", "")
         run(next(line for line in lines if "backup" in line))
         assert len(snapshots() - first) == 1, "the newer snapshot was fetched and loaded"
         later = {state.project_id: state.base_boundary_at for state in warehouse.project_states()}

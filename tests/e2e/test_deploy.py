@@ -10,7 +10,6 @@ import inspect
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import tomllib
 from importlib import metadata
@@ -27,8 +26,8 @@ from pipelines import cli
 from pipelines.process import processes
 from resources.adapters import POOLS
 from tests import containerfile
+from tests.e2e.conftest import ROOT, ran
 
-ROOT = Path(__file__).resolve().parents[2]
 UNITS = sorted((ROOT / "deploy").glob("*.service"))
 HADOLINT = Path(sys.executable).with_name("hadolint")
 
@@ -47,18 +46,14 @@ def parser_of(program):
     return ["-m", "pipelines.process.webserver"], dagster_webserver
 
 
-def read(unit):
-    parser = configparser.RawConfigParser(strict=True, delimiters=("=",))
-    parser.optionxform = str
-    parser.read(unit)
-    return parser
-
-
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
 def test_what_a_unit_starts_exists_and_takes_its_words(unit, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # its working directory
     processes.prepare(tmp_path / "data" / "dagster")
-    service = read(unit)["Service"]
+    parser = configparser.RawConfigParser(strict=True, delimiters=("=",))
+    parser.optionxform = str
+    parser.read(unit)
+    service = parser["Service"]
     program, *words = shlex.split(service["ExecStart"])
     assert (Path(sys.executable).parent / Path(program).name).exists()
     named, command = parser_of(Path(program).name)
@@ -79,21 +74,12 @@ def test_systemd_finds_nothing_wrong(tmp_path):
         (tmp_path / unit.name).write_text(
             unit.read_text().replace("/srv/mirror/.venv/bin", str(Path(sys.executable).parent))
         )
-    told = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", *(str(tmp_path / unit.name) for unit in UNITS)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert (told.returncode, told.stdout, told.stderr) == (0, "", "")
+    verify = ("systemd-analyze", "verify", "--man=no")
+    assert ran(*verify, *(tmp_path / unit.name for unit in UNITS)) == (0, "", "")
     # it would say so
     broken = tmp_path / UNITS[0].name
     broken.write_text(broken.read_text().replace("Restart=always", "Restart=sometimes"))
-    told = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", str(broken)], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert "restart specifier" in told.stderr
+    assert "restart specifier" in ran(*verify, broken).err
 
 
 def test_what_services_need_is_written_once(tmp_path, monkeypatch):
@@ -225,10 +211,7 @@ def test_lock_of_the_runtime_is_the_part_of_the_whole_lock_that_the_package_need
     not HADOLINT.exists(), reason="hadolint has no wheel for this machine, so the lock does not install it"
 )
 def test_linter_of_container_files_finds_nothing():
-    told = subprocess.run(
-        [HADOLINT, "--no-color", str(containerfile.PATH)], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert (told.returncode, told.stdout) == (0, "")
+    assert ran(HADOLINT, "--no-color", containerfile.PATH)[:2] == (0, "")
 
 
 def test_history_in_postgres_is_read_by_dagster(tmp_path):

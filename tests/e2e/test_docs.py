@@ -8,7 +8,6 @@ import re
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -16,26 +15,15 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from pipelines.process import processes
 from tests import sql_rows
 from tests.documents import DOCS, GUIDES, ROOT, blocks, commands, name_of, statements
-from tests.e2e.conftest import PATIENCE_SECONDS, bare
+from tests.e2e.conftest import PATIENCE_SECONDS, bare, ran
 
 HOUR = timedelta(hours=1)
 NOTEBOOK = DOCS / "notebooks" / "first_questions.py"
 #: Commands of the documents that run unchanged on the filled folder, as does everything with `--dry-run`.
-CHEAP = {
-    "status",
-    "sql",
-    "rejects",
-    "dictionary",
-    "batches",
-    "auth status",
-    "auth login",
-    "auth refresh",
-    "snapshots list",
-    "snapshots plan",
-}
+CHEAP = {"status", "sql", "rejects", "dictionary", "batches", "snapshots list", "snapshots plan"}
+CHEAP |= {"auth status", "auth login", "auth refresh"}
 #: Promises of the pages about variables of their Python blocks.
 PROMISED = {
     "newest": lambda rows: len(rows) == 3,
@@ -65,8 +53,7 @@ def mirror(filled, service, call, hours, tmp_path_factory):
 
     environ |= {"WME_WIKIDATA": "1"}
     first, last = (f"{hour:%Y-%m-%dT%H}" for hour in (hours[0], hours[-1] + HOUR))
-    told = call("run", "--snapshots", "--from", first, "--to", last, environ=environ)
-    assert told.code == 0, told.err
+    call("run", "--snapshots", "--from", first, "--to", last, environ=environ).done()
     yield environ
     service.exports.clear()
 
@@ -109,17 +96,10 @@ def test_sql_of_every_page_returns_rows(published):
 def test_sql_of_every_page_returns_rows_in_another_duckdb(published, tmp_path):
     if (folder := os.environ.get("TEST_OTHER_DUCKDB")) is None:
         pytest.skip("TEST_OTHER_DUCKDB names no folder with another DuckDB, as it does in `make test`")
-    done = subprocess.run(
-        [sys.executable, sql_rows.__file__, str(published)],
-        input=json.dumps([[text for text, _ in block] for _, block in queries()]),
-        env=os.environ | {"PYTHONPATH": str(Path(folder).resolve())},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=True,
-    )
-    version, results = json.loads(done.stdout)
+    asked = json.dumps([[text for text, _ in block] for _, block in queries()])
+    environ = os.environ | {"PYTHONPATH": str(Path(folder).resolve())}
+    done = ran(sys.executable, sql_rows.__file__, published, input=asked, environ=environ, cwd=tmp_path).done()
+    version, results = json.loads(done.out)
     assert version != duckdb.__version__
     assert_rows(results)
 
@@ -180,17 +160,10 @@ def asked(published, tmp_path_factory):
     """
     folder = tmp_path_factory.mktemp("asked")
     words = [NOTEBOOK, folder / "empty", published.parent, folder / "answers.json"]
-    done = subprocess.run(
-        [sys.executable, "-W", "error", Path(__file__).with_name("asking.py"), *words],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        env={**bare(), "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8", "TZ": "America/New_York"},
-        cwd=folder,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout, json.loads((folder / "answers.json").read_text())
+    environ = bare() | {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8", "TZ": "America/New_York"}
+    program = (sys.executable, "-W", "error", Path(__file__).with_name("asking.py"))
+    done = ran(*program, *words, environ=environ, cwd=folder).done()
+    return done.out, json.loads((folder / "answers.json").read_text())
 
 
 def test_notebook_asks_ten_questions_and_prints_their_answers(asked):
@@ -245,18 +218,11 @@ def test_plots_of_the_notebook_have_data_titles_and_a_text_for_who_does_not_see_
             assert encoding["type"] != "temporal" or encoding["timeUnit"].startswith("utc"), name
 
 
-def test_notebook_without_a_published_file_says_what_to_do(asked):
+def test_notebook_is_opened_as_the_guides_say_needs_little_and_says_what_to_do_without_a_published_file(asked):
     assert "There is no published file" in asked[1]["refusal"]
     assert "`wme run`" in asked[1]["refusal"]
-
-
-def test_notebook_needs_none_of_the_large_libraries(asked):
-    assert asked[1]["heavy"] == []
-
-
-def test_guides_say_how_to_open_the_notebook_and_how_to_print_it(asked):
+    assert (asked[1]["opened"], asked[1]["heavy"]) == (str(NOTEBOOK), [])
     name = NOTEBOOK.relative_to(ROOT).as_posix()
-    assert asked[1]["opened"] == str(NOTEBOOK)
     for command in ("marimo edit", "python"):
         assert any(f".venv/bin/{command} {name}" in page.read_text() for page in GUIDES), command
 
@@ -278,29 +244,14 @@ def test_lines_of_the_sandboxs_guide_answer_as_it_says(wme, tmp_path):
         script = "set -euo pipefail\n" + "\n".join(lines).replace("http://127.0.0.1:8090", url).replace(
             "http://localhost:8092", realtime
         )
-        done = subprocess.run(
-            ["bash", "-c", script],
-            check=False,
-            cwd=tmp_path,
-            env={"PATH": os.environ["PATH"]},
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-        )
-        assert done.returncode == 0, done.stderr
-        assert re.findall(r"(?<![^\n\]}])(\d{3})$", done.stdout, re.MULTILINE) == expected
-        assert "cannot read" not in done.stdout
-        assert 'status":4' not in done.stdout
+        done = ran("bash", "-c", script, cwd=tmp_path, environ={"PATH": os.environ["PATH"]}).done()
+        assert re.findall(r"(?<![^\n\]}])(\d{3})$", done.out, re.MULTILINE) == expected
+        assert "cannot read" not in done.out
+        assert 'status":4' not in done.out
         assert (tmp_path / "batch.tar.gz").read_bytes()[:2] == b"\x1f\x8b"
         assert (tmp_path / "part").stat().st_size == 100
         assert 0 <= json.loads((tmp_path / "event.json").read_bytes())["event"].get("partition", 0) < 5
-        assert "event: message\ndata: {" in done.stdout
+        assert "event: message\ndata: {" in done.out
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=PATIENCE_SECONDS)
-
-
-def test_example_of_dagsters_settings_is_the_one_that_is_used(tmp_path):
-    assert processes.TEMPLATE.samefile(ROOT / "dagster.example.yaml")
-    home = processes.prepare(tmp_path / "dagster")
-    assert (home / "dagster.yaml").read_bytes() == processes.TEMPLATE.read_bytes()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 import sys
 
 import pytest
 
-from tests.e2e.conftest import ROOT
+from tests.e2e.conftest import ROOT, bare, ran
 
 WME = ["-m", "pipelines", "sql", "SELECT 1"]
 #: Opens the published file as notebooks do, and prints the error.
@@ -40,18 +38,10 @@ def project(tmp_path):
 
 def told(project, words, folder, **environ):
     """What a process of the project prints that is started in a folder."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("WME_", "DAGSTER_HOME"))}
-    del kept["PYTHON_DOTENV_DISABLED"]  # this project's `.env` is ours
-    done = subprocess.run(
-        [sys.executable, *words],
-        cwd=folder,
-        env={**kept, "PYTHONPATH": str(project), "DAGSTER_HOME": str(project.parent / "history"), **environ},
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
-    return done.stdout + done.stderr
+    own = bare() | {"PYTHONPATH": str(project), "DAGSTER_HOME": str(project.parent / "history")}
+    del own["PYTHON_DOTENV_DISABLED"]  # this project's `.env` is ours
+    done = ran(sys.executable, *words, cwd=folder, environ=own | environ)
+    return done.out + done.err
 
 
 def test_a_missing_file_is_named_where_every_way_looks_for_it(project, tmp_path):
@@ -158,13 +148,8 @@ except Exception as error:
 def test_importing_and_calling_build_defs_reads_neither_the_environment_nor_the_env_file(project):
     """In a project whose `.env` and environment would be refused."""
     (project / ".env").write_bytes(b"WME_DATA=other\xff\0\n")
-    nonsense = {
-        "WME_DATA": "*?[",
-        "WME_PROJECTS": "!!",
-        "WME_FIRST_HOUR": "never",
-        "WME_PASSWORD": "other",
-        "WME_SANDBOX": "1",
-    }
+    nonsense = {"WME_DATA": "*?[", "WME_PROJECTS": "!!", "WME_FIRST_HOUR": "never", "WME_SANDBOX": "1"}
+    nonsense |= {"WME_PASSWORD": "other"}
     words = ["-W", "error::ResourceWarning", "-c", EMBEDDING]
     said = told(project, words, project.parent / "elsewhere", PYTHONDONTWRITEBYTECODE="1", **nonsense)
     built, loaded = said.splitlines()

@@ -24,7 +24,7 @@ from filelock import FileLock
 
 from pipelines.process.interrupts import SENTENCE
 from tests.builds import lay
-from tests.e2e.conftest import PATIENCE_SECONDS, ROOT, Account
+from tests.e2e.conftest import PATIENCE_SECONDS, ROOT, Account, bare, between, ran, unfinished, until
 
 ENDED = {dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.CANCELED}
 #: A run has more audit events than these, about 76,000: who measures no run strikes before its last fifth.
@@ -54,12 +54,11 @@ class Counted:
     """`wme` in a process group of its own, which tells when it has come to a moment."""
 
     def __init__(self, words, environ, moment=-1):
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("WME_", "DAGSTER_HOME"))}
         self.pipe, writing = os.pipe()
         self.process = subprocess.Popen(
             [sys.executable, "-c", COUNTING, str(writing), str(moment), *words],
             cwd=ROOT,
-            env={**kept, **environ},
+            env=bare() | environ,
             text=True,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -76,16 +75,14 @@ class Counted:
         return data.decode()
 
 
-def span(hours):
-    return ("run", "--from", f"{hours[0]:%Y-%m-%dT%H}", "--to", f"{hours[-1]:%Y-%m-%dT%H}")
-
-
 @pytest.fixture(scope="module")
 def length(service, hours, tmp_path_factory):
     """The audit events of a run that nobody disturbs."""
     account = Account(service, "undisturbed", f"Passw0rd-{os.urandom(8).hex()}")
     service.accounts.create(account.username, account.password, groups=["group_3"])
-    counted = Counted(span(hours), account.environ(lay(tmp_path_factory.mktemp("undisturbed") / "data")))
+    counted = Counted(
+        ("run", *between(hours[0], hours[-1])), account.environ(lay(tmp_path_factory.mktemp("undisturbed") / "data"))
+    )
     _, err = counted.process.communicate(timeout=PATIENCE_SECONDS)
     assert counted.process.returncode == 0, err
     return int(counted.told())
@@ -119,7 +116,7 @@ def tidy(data):
             pass
 
 
-def campaign(seed, count, bound, data, account, hours, length, runner, unfinished):
+def campaign(seed, count, bound, data, account, hours, length, runner):
     """Interrupt `count` runs, each over an empty folder and in another part of its way; let each go on afterwards."""
     chance = random.Random(seed)
     for part in range(count):
@@ -127,10 +124,10 @@ def campaign(seed, count, bound, data, account, hours, length, runner, unfinishe
         moment = int(length * 0.99 * (part + chance.random()) / count) + 1
         environ = account.environ(lay(data / str(part)))
         number = chance.choice((signal.SIGINT, signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
-        interrupted(span(hours), environ, moment, chance.random() * 0.1, number, bound)
+        interrupted(("run", *between(hours[0], hours[-1])), environ, moment, chance.random() * 0.1, number, bound)
         tidy(data / str(part))
         assert runner.start(environ, hours, history=False).finish() == []
-        assert unfinished(data / str(part)) == []
+        assert not unfinished(data / str(part))
         with duckdb.connect(str(data / str(part) / "warehouse.duckdb"), read_only=True) as connection:
             assert connection.execute("SELECT count(*), count(DISTINCT batch_hour) FROM loads").fetchall() == [(2, 1)]
 
@@ -141,17 +138,17 @@ def hours(hours):
     return hours[2:]
 
 
-def test_an_interrupt_at_any_moment_ends_a_run_with_a_sentence(tmp_path, account, hours, runner, unfinished):
+def test_an_interrupt_at_any_moment_ends_a_run_with_a_sentence(tmp_path, account, hours, runner):
     # others share the machine
-    campaign(1, 2, 60, tmp_path, account, hours, FEWEST_EVENTS, runner, unfinished)
+    campaign(1, 2, 60, tmp_path, account, hours, FEWEST_EVENTS, runner)
 
 
 @pytest.mark.soak
-def test_forty_interrupts_leave_nothing_behind(tmp_path, account, hours, length, runner, unfinished):
-    campaign(1000, 40, 5, tmp_path, account, hours, length, runner, unfinished)
+def test_forty_interrupts_leave_nothing_behind(tmp_path, account, hours, length, runner):
+    campaign(1000, 40, 5, tmp_path, account, hours, length, runner)
 
 
-def test_interrupt_of_a_prompt_gives_the_terminal_its_echo_back(tmp_path, account, until):
+def test_interrupt_of_a_prompt_gives_the_terminal_its_echo_back(tmp_path, account):
     ours, theirs = pty.openpty()
     before = termios.tcgetattr(theirs)
     process = subprocess.Popen(
@@ -178,47 +175,35 @@ def test_interrupt_of_a_prompt_gives_the_terminal_its_echo_back(tmp_path, accoun
         os.close(descriptor)
 
 
-def ended(code):
-    """The exit code and what a program says that ends itself by signals."""
-    told = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
-    )
-    return told.returncode, told.stderr
+WATCHED = "import os, signal, threading, time; from pipelines.process import interrupts\n"
 
 
-def test_signals_that_were_ignored_stay_so():
-    """As after `nohup`, and in the background of a script."""
-    code = (
-        "import os, signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
-        "from pipelines.process import interrupts; interrupts.watch()\n"
-        "os.kill(os.getpid(), signal.SIGHUP); os.kill(os.getpid(), signal.SIGINT); signal.pause()"
-    )
-    assert ended(code) == (130, f"{SENTENCE}\n")
-
-
-def test_an_ignored_interrupt_stays_ignored_while_dagster_has_a_handler_of_its_own():
-    """It installs one for each step of a run, whatever was there before.
-
-    Of Ctrl-C a script's background knows nothing.
-    """
-    code = (
-        "import os, signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-        "from pipelines.process import interrupts; interrupts.watch()\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "os.kill(os.getpid(), signal.SIGINT)\n"
-        "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-        "os.kill(os.getpid(), signal.SIGTERM); signal.pause()"
-    )
-    assert ended(code) == (143, f"{SENTENCE}\n")
-
-
-def test_what_cannot_be_tidied_holds_nobody_up():
-    code = (
-        "import os, signal, threading, time; from pipelines.process import interrupts; interrupts.watch()\n"
-        "with interrupts.tidied(threading.Event().wait):\n"
-        "    os.kill(os.getpid(), signal.SIGTERM)\n"
-        "    while True: time.sleep(0.1)"
-    )
-    began = time.monotonic()
-    assert ended(code) == (143, f"{SENTENCE}\n")
-    assert time.monotonic() - began < 60
+@pytest.mark.parametrize(
+    ("code", "number"),
+    [
+        pytest.param(
+            "signal.signal(signal.SIGHUP, signal.SIG_IGN); interrupts.watch()\n"
+            "os.kill(os.getpid(), signal.SIGHUP); os.kill(os.getpid(), signal.SIGINT); signal.pause()",
+            signal.SIGINT,
+            id="one that was ignored, as after nohup, stays so",
+        ),
+        pytest.param(
+            # Dagster installs a handler for each step of a run, whatever was there before
+            "signal.signal(signal.SIGINT, signal.SIG_IGN); interrupts.watch()\n"
+            "signal.signal(signal.SIGINT, signal.default_int_handler); os.kill(os.getpid(), signal.SIGINT)\n"
+            "signal.signal(signal.SIGINT, signal.SIG_IGN); os.kill(os.getpid(), signal.SIGTERM); signal.pause()",
+            signal.SIGTERM,
+            id="an ignored interrupt stays ignored while Dagster has a handler of its own",
+        ),
+        pytest.param(
+            "interrupts.watch()\n"
+            "with interrupts.tidied(threading.Event().wait):\n"
+            "    os.kill(os.getpid(), signal.SIGTERM)\n"
+            "    while True: time.sleep(0.1)",
+            signal.SIGTERM,
+            id="what cannot be tidied holds nobody up",
+        ),
+    ],
+)
+def test_a_signal_ends_a_program_with_a_sentence(code, number):
+    assert ran(sys.executable, "-c", WATCHED + code, timeout=60) == (128 + number, "", f"{SENTENCE}\n")

@@ -3,35 +3,23 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from datetime import UTC, datetime
-from pathlib import Path
 
 from resources.sandbox import Settings, running
+from tests.e2e.conftest import ran
 
-ROOT = Path(__file__).resolve().parents[2]
 PASSWORD = "Never-Printed-4711"
 
 
 def run(**variables):
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
-    return subprocess.run(
-        [sys.executable, "-m", "tests.contract"],
-        cwd=ROOT,
-        env=environment | {"NO_PROXY": "127.0.0.1,localhost"} | variables,
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
+    environ |= {"NO_PROXY": "127.0.0.1,localhost"} | variables
+    return ran(sys.executable, "-m", "tests.contract", environ=environ)
 
 
 def test_without_an_account_it_says_what_to_set():
-    answer = run()
-    assert answer.returncode == 2
-    assert "Set WME_USERNAME and WME_PASSWORD" in answer.stderr
-    assert answer.stdout == ""
+    run().fails("Set WME_USERNAME and WME_PASSWORD", code=2, out="")
 
 
 def test_what_a_service_does_otherwise_is_reported_and_no_download_is_spent(tmp_path):
@@ -45,19 +33,19 @@ def test_what_a_service_does_otherwise_is_reported_and_no_download_is_spent(tmp_
             WME_USERNAME="reader", WME_PASSWORD=PASSWORD, WME_AUTH_URL=sandbox.url, WME_BASE_URL=sandbox.url
         )  # fmt: skip
         requests = [(request.method, request.path) for request in sandbox.requests]
-    assert answer.returncode == 1, answer.stdout + answer.stderr
+    assert answer.code == 1, answer.out + answer.err
     verdicts = {
         line.split(" ", 1)[1].strip().partition(":")[0]: line.split()[0]
-        for line in answer.stdout.splitlines()
+        for line in answer.out.splitlines()
         if line.startswith(("confirmed ", "refuted "))
     }
-    assert verdicts, answer.stdout + answer.stderr
+    assert verdicts, answer.out + answer.err
     refuted = {name for name, verdict in verdicts.items() if verdict == "refuted"}
     assert refuted == {"free-quotas"}
     assert {"nested-fields", "paid-batches", "exponents", "utc-dates"} <= verdicts.keys() - refuted
-    assert f"{len(verdicts) - 1} confirmed, 1 refuted" in answer.stdout
-    assert "It takes a download" in answer.stdout
-    assert PASSWORD not in answer.stdout + answer.stderr
+    assert f"{len(verdicts) - 1} confirmed, 1 refuted" in answer.out
+    assert "It takes a download" in answer.out
+    assert PASSWORD not in answer.out + answer.err
     assert ("HEAD", "/v2/snapshots/enwiki_namespace_0/download") in requests
     assert not [path for method, path in requests if method == "GET" and path.endswith("/download")]
     assert len([path for _, path in requests if path.startswith(("/v2/articles/", "/v2/wikidata/"))]) < 20

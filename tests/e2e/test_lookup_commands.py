@@ -13,20 +13,15 @@ import pytest
 from pipelines import cli
 from resources.sandbox.world.world import micros
 from tests.builds import lay
+from tests.e2e.conftest import Account
 
 
 @pytest.fixture(scope="module")
 def wme(service, call, tmp_path_factory):
     """Calls `wme` for an account that is logged in."""
-    service.accounts.create("reader-of-one", "Passw0rd-of-0ne", groups=["group_3"])
-    environ = {
-        "WME_SANDBOX": "0",
-        "WME_USERNAME": "reader-of-one",
-        "WME_PASSWORD": "Passw0rd-of-0ne",
-        **dict.fromkeys(("WME_AUTH_URL", "WME_BASE_URL", "WME_REALTIME_URL"), service.url),
-        "WME_PROJECTS": "enwiki,frwiki",
-        "WME_DATA": str(tmp_path_factory.mktemp("lookups") / "data"),
-    }
+    account = Account(service, "reader-of-one", "Passw0rd-of-0ne")
+    service.accounts.create(account.username, account.password, groups=["group_3"])
+    environ = account.environ(tmp_path_factory.mktemp("lookups") / "data")
 
     def run(*words):
         return call(*words, environ=environ)
@@ -55,15 +50,9 @@ def test_an_article_in_all_forms(wme, name):
     [record] = lines(wme("article", name, "--project", "enwiki"))
     assert (record["name"], record["is_part_of"]["identifier"]) == (name, "enwiki")
     assert json.loads(wme("article", name, "--project", "enwiki", "--json").out) == [record]
-    asked = (
-        "--fields",
-        "name,version.identifier",
-        "--fields",
-        "categories.#.name",
-        "--filter",
-        "namespace.identifier=0",
-    )
-    [record] = lines(wme("article", name.replace(" ", "_"), *asked, "--limit", "1", "--language", "en"))
+    fields = ("--fields", "name,version.identifier", "--fields", "categories.#.name")
+    more = ("--filter", "namespace.identifier=0", "--limit", "1", "--language", "en")
+    [record] = lines(wme("article", name.replace(" ", "_"), *fields, *more))
     assert record.keys() == {"name", "version", "categories"}
 
 
@@ -80,9 +69,7 @@ def test_structured_contents(wme, name):
     [record] = lines(wme("structured", name, "--project", "enwiki"))
     assert record["name"] == name
     assert "article_body" not in record
-    told = wme("structured", name, "--fields", "infobox")
-    assert told.code == 1
-    assert "Use 'infoboxes'." in told.err
+    wme("structured", name, "--fields", "infobox").fails("Use 'infoboxes'.")
 
 
 def test_an_entity(wme):
@@ -90,26 +77,21 @@ def test_an_entity(wme):
     assert record["name"] == "P31"
     assert lines(wme("entity", "P31", "--labels")) == [record["entity"]["labels"]]
     assert lines(wme("entity", "P31", "--fields", "entity.type")) == [{"entity": {"type": "property"}}]
-    told = wme("entity", "Q999999999")
-    assert (told.code, "list Q999999999 among Wikidata's items" in told.err) == (1, True)
-    for words, sentence in (
-        (("X1",), "'X1' is not a valid identifier for Wikidata items. Nothing was sent. Use the form Q42."),
-        (("q42",), "'q42' is not a valid identifier for Wikidata items. Nothing was sent. Use the form Q42."),
-        (("p31",), "'p31' is not a valid identifier for Wikidata properties. Nothing was sent. Use the form P31."),
-        (
-            ("p18", "--labels"),
-            "'p18' is not a valid identifier for Wikidata labels. Nothing was sent. Use the form P18.",
-        ),
+    wme("entity", "Q999999999").fails("list Q999999999 among Wikidata's items")
+    for words, kind, form in (
+        (("X1",), "items", "Q42"),
+        (("q42",), "items", "Q42"),
+        (("p31",), "properties", "P31"),
+        (("p18", "--labels"), "labels", "P18"),
     ):
-        told = wme("entity", *words)
-        assert (told.code, told.err.strip()) == (1, sentence)
+        sentence = (
+            f"{words[0]!r} is not a valid identifier for Wikidata {kind}. Nothing was sent. Use the form {form}.\n"
+        )
+        assert wme("entity", *words) == (1, "", sentence)
 
 
 def test_what_is_not_found_or_cannot_be_found(wme, name, service):
-    told = wme("article", f"x{name}")
-    assert told.code == 1
-    assert "case-sensitive" in told.err
-    assert "Redirects are not resolved" in told.err
+    told = wme("article", f"x{name}").fails("case-sensitive", "Redirects are not resolved")
     service.requests.clear()
     for words, sentence in (
         (("article", "C#"), "the lookup cost no unit"),
@@ -137,11 +119,9 @@ def test_every_list_and_record_of_metadata(wme):
     told = wme("lists", "projects", "--filter", "identifier=NaN")  # a text, which is valid JSON and matches nothing
     assert (told.code, told.out) == (0, "No entry in projects matches the filters.\n")
     assert lines(wme("lists", "projects", "--filter", "identifier=NaN", "--json")) == []
-    told = wme("lists", "projects", "nowiki_")
-    assert (
-        told.code,
-        told.err.startswith("Could not read /v2/projects/nowiki_: the service responded with status 404"),
-    ) == (1, True)
+    wme("lists", "projects", "nowiki_").fails(
+        "Could not read /v2/projects/nowiki_: the service responded with status 404"
+    )
 
 
 def test_every_list_and_record_of_snapshots(wme):
@@ -162,20 +142,18 @@ def test_a_record_of_an_hour(wme, hours):
     assert record in lines(wme("batches", hour, "--json"))
     shown = wme("batches", hour, "enwiki_namespace_0").out
     assert ["version", record["version"]] in [line.split() for line in shown.splitlines()]
-    told = wme("batches", f"{hours[-1] + timedelta(hours=9):%Y-%m-%dT%H}", "enwiki_namespace_0")
-    assert "has not published" in told.err
-    told = wme("batches", hour, "../enwiki")
-    assert (
-        told.code,
-        "'../enwiki' is not a valid file identifier. A valid example is enwiki_namespace_0." in told.err,
-    ) == (2, True)
-    told = wme("snapshots", "chunks", "enwiki_namespace_0", "_0")
-    assert (
-        told.code,
-        "'_0' is not a valid chunk. A valid example is enwiki_namespace_0_chunk_0 or 0." in told.err,
-    ) == (2, True)
-    told = wme("snapshots", "chunks", "enwiki_namespace_0", "--dataset", "structured_articles")
-    assert (told.code, "The snapshots of structured_articles have no chunks." in told.err) == (2, True)
+    coming = f"{hours[-1] + timedelta(hours=9):%Y-%m-%dT%H}"
+    for words in ((coming,), (coming, "enwiki_namespace_0")):
+        wme("batches", *words).fails("has not published the hour")
+    wme("batches", hour, "../enwiki").fails(
+        "'../enwiki' is not a valid file identifier. A valid example is enwiki_namespace_0.", code=2
+    )
+    wme("snapshots", "chunks", "enwiki_namespace_0", "_0").fails(
+        "'_0' is not a valid chunk. A valid example is enwiki_namespace_0_chunk_0 or 0.", code=2
+    )
+    wme("snapshots", "chunks", "enwiki_namespace_0", "--dataset", "structured_articles").fails(
+        "The snapshots of structured_articles have no chunks.", code=2
+    )
 
 
 def test_watched_pages_are_looked_up_within_the_budget_of_the_day(wme, call, name, service, tmp_path):
@@ -192,8 +170,7 @@ def test_watched_pages_are_looked_up_within_the_budget_of_the_day(wme, call, nam
     assert told.out.endswith("2 pages to look up; 2 lookups left today. Nothing was sent.\n"), told
     assert name in told.out
     assert list(service.requests) == []
-    told = call("lookups", environ=environ)
-    assert told.code == 0, told.err
+    told = call("lookups", environ=environ).done()
     assert told.out.endswith("Looked up 2 pages and found 1; 0 lookups left today. Uncertain in `articles`: 0 pages.\n")
     assert asked() == 2
     again = call("lookups", environ=environ)

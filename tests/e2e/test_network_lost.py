@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-import duckdb
 import pytest
 
 from pipelines.operations import run as runs
 from pipelines.operations.run import RunReport
+from resources.warehouse import Warehouse
 from tests.builds import lay
-from tests.e2e.conftest import PATIENCE_SECONDS, bare
+from tests.e2e.conftest import PATIENCE_SECONDS, bare, between
 from tests.relay import Relay
 
 #: Runs `wme` and tells in a file, one byte each, how often a port was asked for a connection.
@@ -36,58 +36,25 @@ def relay(account):
     relay.close()
 
 
-class Command:
-    """`wme` by way of a relay."""
-
-    def __init__(self, runner, relay, account, data, *words):
-        ways = dict.fromkeys(("WME_AUTH_URL", "WME_BASE_URL", "WME_REALTIME_URL"), relay.url)
-        self._counted = data.with_name("connects")
-        self._seen = 0
-        self.process = runner.program(
-            COUNTING, str(self._counted), str(relay.port), *words, environ=bare() | account.environ(data, **ways)
-        )
-
-    def connects(self):
-        """Connections that were attempted since the last call."""
-        before, self._seen = self._seen, self._counted.stat().st_size
-        return self._seen - before
-
-    def finish(self):
-        """Wait for the end; returns what it said on standard error since it was last read."""
-        _, err = self.process.communicate(timeout=PATIENCE_SECONDS)
-        return err
-
-
-def span(hours):
-    return "--from", f"{hours[0]:%Y-%m-%dT%H}", "--to", f"{hours[-1]:%Y-%m-%dT%H}"
-
-
-def loaded(data):
-    with duckdb.connect(str(data / "warehouse.duckdb"), read_only=True) as connection:
-        rows = connection.execute("SELECT DISTINCT batch_hour AT TIME ZONE 'UTC' FROM loads ORDER BY 1").fetchall()
-    return [hour for (hour,) in rows]
-
-
-def naive(hours):
-    return [hour.replace(tzinfo=None) for hour in hours]
-
-
 def test_waiting_for_a_host_takes_the_run_to_its_end(account, relay, runner, hours, tmp_path):
     relay.cut()
-    command = Command(runner, relay, account, lay(tmp_path / "data"), "run", "--wait=5", *span(hours[:1]))
+    data, connects = lay(tmp_path / "data"), tmp_path / "connects"
+    ways = dict.fromkeys(("WME_AUTH_URL", "WME_BASE_URL", "WME_REALTIME_URL"), relay.url)
+    words = (str(connects), str(relay.port), "run", "--wait=5", *between(hours[0], hours[0]))
+    process = runner.program(COUNTING, *words, environ=bare() | account.environ(data, **ways))
     seen = ""
     while "Waiting up to 5 minutes for the host. Ctrl-C stops waiting.\n" not in seen:
-        line = command.process.stderr.readline()
+        line = process.stderr.readline()
         assert line, seen
         seen += line
     # the reference lists are asked for first, and nothing is after them but, in longer and longer steps, whether the
     # host is there
-    assert ATTEMPTS <= command.connects() < 2 * ATTEMPTS
+    assert ATTEMPTS <= connects.stat().st_size < 2 * ATTEMPTS
     relay.mend()
-    err = seen + command.finish()
-    assert command.process.returncode == 0, err
+    err = seen + process.communicate(timeout=PATIENCE_SECONDS)[1]
+    assert process.returncode == 0, err
     assert err.count("Could not ") == err.count("Waiting up to") == err.count("The host is reachable again") == 1, err
-    assert loaded(tmp_path / "data") == naive(hours[:1])
+    assert Warehouse(data).sql("SELECT DISTINCT batch_hour FROM loads").rows == [(hours[0],)]
 
 
 def test_a_wait_ends(monkeypatch):

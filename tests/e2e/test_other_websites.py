@@ -1,84 +1,70 @@
 """`wme ui` as a script starts it: attacks of other websites on it, and its end.
 
-The attacks come from a browser's pages, and in forms that browsers do not send. None starts anything, and nothing leads
-the password to the attacker. The end leaves nothing.
+The attacks come from a browser's pages. None starts anything, and nothing leads the password to the attacker. The end
+leaves nothing. (Forms that no browser sends: tests/unit/pipelines/test_webserver.py.)
 """
 
 from __future__ import annotations
 
 import json
 import signal
-import socket
-import subprocess
 import threading
 import urllib.error
-import urllib.parse
 import urllib.request
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import dagster as dg
 import pytest
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
 from assets.describe import failed_hours, markdown, sentence
 from assets.layers import EARLIEST
 from pipelines.process.interrupts import SENTENCE
 from pipelines.process.processes import opened
 from resources.formatting import markdown_text
-from tests.e2e.conftest import PATIENCE_SECONDS, ROOT
-from tests.e2e.interface import CHROMIUM, FLAGS, WME, Mirror, left, until
+from tests.e2e.conftest import PATIENCE_SECONDS, ran, until
+from tests.e2e.interface import WME, Mirror, chromium, left
 from tests.local_cluster import free_port
 
 SELECTOR = 'repositoryLocationName: "enterprise-content-mirror", repositoryName: "__repository__"'
 LAUNCH = (
     "mutation { launchRun(executionParams: {selector: {%s}, runConfigData: %s}) { __typename "
-    "... on LaunchRunSuccess { run { runId } } ... on PythonError { message } ... on RunConfigValidationInvalid "
-    "{ errors { message } } } }"
+    "... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"
 )
 
 pytestmark = pytest.mark.timeout(600)
 
 
-@dataclass
-class Listener:
-    """A server on loopback that records what it is asked, and answers with a page."""
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.answer(200)
 
-    port: int
-    page: str = ""
-    seen: list[tuple[str, str, bytes]] = field(default_factory=list)
+    def do_POST(self):
+        self.server.posted.append(self.path)
+        self.answer(503)
+
+    def answer(self, status):
+        content = self.server.page.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_):
+        pass
 
 
-@contextmanager
-def listening():
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            listener.seen.append((self.command, self.path, body))
-            answer = listener.page.encode()
-            self.send_response(200 if self.command == "GET" else 503)
-            self.send_header("Content-Type", "text/html; charset=utf-8")
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
+class Website(ThreadingHTTPServer):
+    """Another website: it answers with a page, and notes what is sent to it."""
 
-        do_POST = do_GET  # noqa: N815  the library's name
+    page = ""
 
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    listener = Listener(server.server_port)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield listener
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.posted = []
 
 
 @dataclass
@@ -86,110 +72,42 @@ class Ui:
     """The UI, by GraphQL, and another website."""
 
     served: Mirror
-    evil: Listener
+    evil: Website
 
     def __post_init__(self):
         self.url, self.port, self.ask = self.served.url, self.served.port, self.served.ask
 
-    def mutation(self, config=None):
+    def mutation(self):
         """The launch of a job that logs in, at the address of the other website."""
-        stolen = (
-            config or f'{{resources: {{enterprise: {{config: {{auth_url: "http://127.0.0.1:{self.evil.port}"}}}}}}}}'
-        )
+        stolen = f'{{resources: {{enterprise: {{config: {{auth_url: "http://127.0.0.1:{self.evil.server_port}"}}}}}}}}'
         return LAUNCH % (f'{SELECTOR}, jobName: "reference"', json.dumps(stolen))  # which nobody else launches
 
     def untouched(self):
         """Nothing was started or recorded, and nobody got the password."""
         runs = self.ask('{ runsOrError(filter: {pipelineName: "reference"}) { ... on Runs { results { runId } } } }')
         assert runs["runsOrError"]["results"] == []
-        assert not [path for method, path, _ in self.evil.seen if method == "POST"]
-        keys = self.ask("{ assetsOrError { ... on AssetConnection { nodes { key { path } } } } }")["assetsOrError"][
-            "nodes"
-        ]
-        assert ["forged"] not in [node["key"]["path"] for node in keys]
-
-    def run(self, job, status):
-        """A run of a job that is launched, once it has a status."""
-        launched = self.ask(LAUNCH % (f'{SELECTOR}, jobName: "{job}"', "{}"))
-        identifier = launched["launchRun"]["run"]["runId"]
-
-        def look():
-            found = self.ask(f'{{ runOrError(runId: "{identifier}") {{ ... on Run {{ status tags {{ key }} }} }} }}')[
-                "runOrError"
-            ]
-            return found if found["status"] == status else None
-
-        return until(look, PATIENCE_SECONDS, f"The run is {status}", self.served.log)
+        assert self.evil.posted == []
+        assets = self.ask("{ assetsOrError { ... on AssetConnection { nodes { key { path } } } } }")["assetsOrError"]
+        assert ["forged"] not in [node["key"]["path"] for node in assets["nodes"]]
 
 
 @pytest.fixture(scope="module")
 def ui(served):
-    with listening() as evil:
+    with Website() as evil:
+        thread = threading.Thread(target=evil.serve_forever, daemon=True)
+        thread.start()
         yield Ui(served, evil)
+        evil.shutdown()
+        thread.join()
 
 
-def test_forms_that_no_browser_sends_start_nothing(ui):
-    query = urllib.parse.quote(ui.mutation())
-    body = json.dumps({"query": ui.mutation()})
-    json_type = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
-    own = f"Host: 127.0.0.1:{ui.port}\r\n"
-    for request, statuses in (
-        (f"GET /graphql?query={query} HTTP/1.1\r\n{own}", {405}),
-        (f"HEAD /graphql?query={query} HTTP/1.1\r\n{own}", {405}),
-        (f"GET /%67raphql?query={query} HTTP/1.1\r\n{own}", {405}),
-        (f"GET http://127.0.0.1/graphql?query={query} HTTP/1.1\r\n{own}", {405}),
-        (f"GET /graphql?query={query} HTTP/1.1\r\n{own}X-HTTP-Method-Override: POST\r\n{json_type}", {405}),
-        (f"POST /graphql?query={query} HTTP/1.1\r\n{own}Content-Length: 0\r\n", {415}),
-        (f"POST /graphql HTTP/1.1\r\nHost: evil.example\r\nX-Forwarded-Host: 127.0.0.1\r\n{json_type}", {403}),
-        (f"POST /graphql HTTP/1.1\r\n{own}Host: evil.example\r\n{json_type}", {400}),
-        (f"POST /graphql HTTP/1.1\r\n{json_type}", {400, 403}),
-        (f"POST /graphql HTTP/1.0\r\n{json_type}", {403}),
-        (f"POST /graphql HTTP/1.1\r\n{own}Origin: null\r\n{json_type}", {403}),
-        (f"POST /graphql HTTP/1.1\r\n{own}Origin: {ui.url}\r\nOrigin: http://evil.example\r\n{json_type}", {400}),
-        (f"POST /graphql HTTP/1.1\r\n{own}Origin: http://evil.example\r\n{json_type}", {403}),
-        (f"POST /report_asset_materialization/forged HTTP/1.1\r\n{own}Content-Length: 0\r\n", {415}),
-    ):  # fmt: skip
-        with socket.create_connection(("127.0.0.1", ui.port), timeout=60) as connection:
-            connection.sendall(f"{request}Connection: close\r\n\r\n{body if json_type in request else ''}".encode())
-            status = int(connection.makefile("rb").readline().split()[1])
-        assert status in statuses, request
-    # a browser that opens the address is given Dagster's playground, which runs nothing
-    opening = urllib.request.Request(f"{ui.url}/graphql?query={query}", headers={"Accept": "text/html"})
-    with urllib.request.urlopen(opening, timeout=60) as answer:
-        assert b"<!doctype html" in answer.read(2000)
-    # the public name, which the settings have, is answered
-    public = urllib.request.Request(f"{ui.url}/server_info", headers={"Host": "mirror.example.org"})
-    with urllib.request.urlopen(public, timeout=60) as answer:
-        assert answer.status == 200
-    ui.untouched()
-
-
-def test_a_run_of_an_allowed_program_sets_no_address_and_reads_no_variable(ui):
-    for config, said in (
-        ("{auth_url: 'http://127.0.0.1:9'}", 'unexpected config entry "auth_url"'),
-        ("{base_url: x, data: /tmp}", "unexpected config entries \"['base_url', 'data']\""),
-        ("{contact: {env: HOME}}", 'unexpected config entry "contact"'),
-        ("{password: {env: WME_PASSWORD}}", 'unexpected config entry "password"'),
-        ("{lookups_per_day: {env: WME_PASSWORD}}", "is not valid for expected type"),
-    ):
-        launched = ui.ask(ui.mutation(f"{{resources: {{enterprise: {{config: {config}}}}}}}"))["launchRun"]
-        assert launched["__typename"] == "RunConfigValidationInvalid"
-        (error,) = launched["errors"]
-        assert said in error["message"]
-        assert ui.served.password not in error["message"]
-    ui.untouched()
-
-
-@pytest.mark.skipif(CHROMIUM is None, reason="No chromium here; on Debian: apt-get install chromium.")
 def test_pages_of_other_websites_start_nothing_and_the_uis_own_page_works(ui):
     attacks = Path(__file__).with_name("attacks.html").read_text()
     ui.evil.page = attacks.replace("UI,", f"{json.dumps(ui.url)},", 1).replace(
         "MUTATION,", f"{json.dumps(ui.mutation())},", 1
     )
     names = f"MAP rebound.example 127.0.0.1, MAP mirror.example.org:80 127.0.0.1:{ui.port}"
-    flags = [*FLAGS, f"--host-resolver-rules={names}"]
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
+    with chromium(f"--host-resolver-rules={names}") as browser:
         page = browser.new_page(viewport={"width": 1500, "height": 2000})
         page.set_default_timeout(120_000)
         statuses = {}
@@ -203,7 +121,7 @@ def test_pages_of_other_websites_start_nothing_and_the_uis_own_page_works(ui):
         page.on("response", note)
         # another port of the same name, and another site
         for host in ("127.0.0.1", "localhost"):
-            page.goto(f"http://{host}:{ui.evil.port}/")
+            page.goto(f"http://{host}:{ui.evil.server_port}/")
             page.wait_for_function("document.title === 'done'")
             found = page.evaluate("found")
             assert found["socket"] == "error"
@@ -219,11 +137,9 @@ def test_pages_of_other_websites_start_nothing_and_the_uis_own_page_works(ui):
         _no_frame_shows_it(ui, page)
         ui.untouched()
 
-        expect.set_options(timeout=120_000)
         page.goto(f"{ui.url}/assets")
         expect(page.get_by_text("article_changes").first).to_be_visible()
         _names_in_markdown_are_text(ui, page)
-        browser.close()
 
 
 def _no_frame_shows_it(ui, page):
@@ -236,7 +152,7 @@ def _no_frame_shows_it(ui, page):
     answer = page.goto(public)
     assert (answer.status, "sec-fetch-dest" in answer.request.all_headers()) == (200, False)
     ui.evil.page = f'<!doctype html><title>game</title><iframe src="{public}"></iframe>'
-    page.goto(f"http://127.0.0.1:{ui.evil.port}/")
+    page.goto(f"http://127.0.0.1:{ui.evil.server_port}/")
     [frame] = page.frames[1:]
     frame.wait_for_url(lambda url: url not in {"", "about:blank"}, wait_until="commit")
     assert frame.url == "chrome-error://chromewebdata/"
@@ -279,17 +195,8 @@ def _names_in_markdown_are_text(ui, page):
 def test_a_ui_in_the_background_of_a_script_serves_alone_and_leaves_nothing(ui):
     """The last of all that share the UI: it ends it."""
     served = ui.served
-    second = subprocess.run(
-        [WME, "ui", "--port", str(free_port())],
-        cwd=ROOT,
-        env=served.environ,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert (second.returncode, second.stdout) == (1, "")
-    service, refusal = second.stderr.split("\n", 1)
+    second = ran(WME, "ui", "--port", str(free_port()), environ=served.environ).fails(out="")
+    service, refusal = second.err.split("\n", 1)
     assert service.startswith(f"Service: {served.service}; ")
     assert refusal.startswith(f"Another `wme ui` is already serving {served.data}")
 
@@ -301,8 +208,12 @@ def test_a_ui_in_the_background_of_a_script_serves_alone_and_leaves_nothing(ui):
     with pytest.raises(urllib.error.HTTPError, match="403"), urllib.request.urlopen(evil, timeout=60):
         pass
 
-    run = ui.run("stream", "STARTED")
-    assert not [tag["key"] for tag in run["tags"] if "wme" in tag["key"]]
+    launched = ui.ask(LAUNCH % (f'{SELECTOR}, jobName: "stream"', "{}"))["launchRun"]["run"]["runId"]
+    asked = f'{{ runOrError(runId: "{launched}") {{ ... on Run {{ status tags {{ key }} }} }} }}'
+    until(
+        lambda: ui.ask(asked)["runOrError"]["status"] == "STARTED", PATIENCE_SECONDS, "It runs", served.log, pause=0.2
+    )
+    assert not [tag["key"] for tag in ui.ask(asked)["runOrError"]["tags"] if "wme" in tag["key"]]
     served.process.send_signal(signal.SIGTERM)
     assert served.process.wait(timeout=PATIENCE_SECONDS) == 128 + signal.SIGTERM
     assert left(served.process.pid) == []

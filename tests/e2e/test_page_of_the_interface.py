@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-import pytest
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
 from resources.sandbox import Settings, running
-from tests.e2e.interface import CHROMIUM, FLAGS
-
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="No chromium here; on Debian: apt-get install chromium.")
+from tests.e2e.interface import chromium
 
 
 def test_an_operation_is_read_and_tried(tmp_path):
-    with running(Settings(state=tmp_path)) as sandbox, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+    with running(Settings(state=tmp_path)) as sandbox, chromium() as browser:
         page = browser.new_page()
         page.set_default_timeout(120_000)
-        expect.set_options(timeout=120_000)
         asked, wrong = [], []
         page.on("request", lambda request: asked.append(urlsplit(request.url)))
         page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
@@ -29,7 +24,6 @@ def test_an_operation_is_read_and_tried(tmp_path):
         page.locator("#operations-Service-healthz-get").get_by_role("button", name="Execute").click()
         answer = page.locator("#operations-Service-healthz-get .live-responses-table")
         expect(answer.get_by_text('"OK"')).to_be_visible()
-        browser.close()
     hosts = {url.netloc for url in asked if url.scheme in {"http", "https"}}
     assert hosts == {urlsplit(sandbox.url).netloc}
     assert "/healthz" in {url.path for url in asked}

@@ -7,11 +7,8 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import sync_playwright
 
-from tests.e2e.interface import CHROMIUM, FLAGS
-
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="No chromium here; on Debian: apt-get install chromium.")
+from tests.e2e.interface import chromium
 
 
 @pytest.fixture(scope="module")
@@ -19,16 +16,15 @@ def path(filled, call, tmp_path_factory):
     """The page of a mirror of two hours and a snapshot, as `wme report` writes it."""
     environ, _ = filled
     path = tmp_path_factory.mktemp("report") / "page.html"
-    told = call("report", "--output", str(path), environ=environ)
-    assert told.code == 0, told.err
+    told = call("report", "--output", str(path), environ=environ).done()
     assert told.out.startswith(f"{path} was written (")
     return path
 
 
 @pytest.fixture(scope="module")
 def browser():
-    with sync_playwright() as playwright:
-        yield playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+    with chromium() as browser:
+        yield browser
 
 
 @pytest.mark.parametrize(

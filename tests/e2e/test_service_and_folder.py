@@ -10,8 +10,8 @@ import json
 import click
 import pytest
 
-from pipelines import cli
 from pipelines.cli import terminal
+from tests import commands
 from tests.e2e.conftest import PATIENCE_SECONDS
 
 #: Commands that write nothing into the data folder but tokens; `sandbox` and `worker`, which may have another folder,
@@ -40,17 +40,9 @@ READING = {
 NAMED = {"PYTHON_DOTENV_DISABLED": "0"}
 
 
-def commands(group, words=()):
-    for name, command in group.commands.items():
-        if isinstance(command, click.Group):
-            yield from commands(command, (*words, name))
-        else:
-            yield (*words, name), command
-
-
 def test_every_command_that_writes_says_where_first():
-    found = dict(commands(cli.wme))
-    assert {words for words, command in found.items() if not isinstance(command, terminal.Writing)} == READING
+    others = {words for words, one in commands.every() if not isinstance(one, terminal.Writing | click.Group)}
+    assert others == READING
 
 
 @pytest.mark.parametrize("words", [("auth", "login"), ("publish",), ("clean",), ("compact",), ("rejects", "--retry")])
@@ -64,8 +56,7 @@ def test_the_first_line_names_the_service_and_the_folder(call, environ, account,
 
 
 def test_the_line_is_not_for_cron_scripts_or_readers(call, environ, filled):
-    told = call("run", "--quiet", "--from", "2019-01-01T05", "--no-reference", environ=environ)
-    assert told.code == 1
+    told = call("run", "--quiet", "--from", "2019-01-01T05", "--no-reference", environ=environ).fails()
     assert "data folder" not in told.err
     assert call("rejects", environ=filled[0]).err == ""
     told = call("auth", "status", "--json", environ=filled[0])
@@ -89,15 +80,12 @@ def test_the_line_needs_no_other_setting(call, environ, tmp_path):
     ],
 )
 def test_what_does_not_use_the_projects_does_not_require_them(call, environ, words):
-    told = call(*words, environ=environ | {"WME_PROJECTS": ""})
-    assert told.code == 0, told.err
+    call(*words, environ=environ | {"WME_PROJECTS": ""}).done()
 
 
 def test_what_uses_the_projects_requires_them(call, environ):
     for words in (("run",), ("snapshots", "list"), ("batches",), ("status",)):
-        told = call(*words, environ=environ | {"WME_PROJECTS": ""})
-        assert told.code == 1
-        assert "WME_PROJECTS is not set." in told.err
+        call(*words, environ=environ | {"WME_PROJECTS": ""}).fails("WME_PROJECTS is not set.")
 
 
 def test_a_settings_file_elsewhere(forked, environ, account, tmp_path):

@@ -20,7 +20,7 @@ from resources.sandbox import Settings, running
 from resources.settings import read
 from resources.warehouse import Warehouse
 from tests.builds import lay
-from tests.e2e.conftest import PATIENCE_SECONDS, is_sentence
+from tests.e2e.conftest import PATIENCE_SECONDS, is_sentence, until
 from tests.intact import is_intact
 
 PROJECTS = ("enwiki", "frwiki")
@@ -68,9 +68,9 @@ def downloads(service):
 
 
 def test_list_shows_the_mirrored_snapshots_and_names_the_projects_that_have_none(environ, call, service):
-    told = call("snapshots", "list", environ=environ | {"WME_PROJECTS": "enwiki,nowiki"})
-    assert told.code == 1
-    assert "The service has no snapshots for nowiki in the mirrored namespaces (0)." in told.err
+    told = call("snapshots", "list", environ=environ | {"WME_PROJECTS": "enwiki,nowiki"}).fails(
+        "The service has no snapshots for nowiki in the mirrored namespaces (0)."
+    )
     header, row = told.out.splitlines()
     assert header.split() == [*("identifier", "project", "namespace", "size", "chunks", "version", "modified", "(UTC)")]
     *place, size, unit, chunks, version, day, moment = row.split()
@@ -78,13 +78,10 @@ def test_list_shows_the_mirrored_snapshots_and_names_the_projects_that_have_none
     assert (float(size) > 0, unit in {"kB", "MB"}, int(chunks) > 3, len(version)) == (True, True, True, 8)
     assert day.startswith("20")
     assert moment.count(":") in {1, 2}
-    told = call("snapshots", "list", "--project", "nowiki", environ=environ)
-    assert (told.code, told.out) == (1, "")
-    assert "`wme snapshots list --all`" in told.err
-    assert is_sentence(told.err.removeprefix("Error: "))
-    told = call("snapshots", "list", "--project", "enwikki", environ=environ)
-    assert (told.code, told.out) == (1, "")
-    assert "no project enwikki (did you mean enwiki?). Nothing was fetched. Correct --project." in told.err
+    call("snapshots", "list", "--project", "nowiki", environ=environ).fails("`wme snapshots list --all`", out="")
+    call("snapshots", "list", "--project", "enwikki", environ=environ).fails(
+        "no project enwikki (did you mean enwiki?). Nothing was fetched. Correct --project.", out=""
+    )
     told = call("snapshots", "list", "--all", "--json", environ=environ)
     listed = [json.loads(line) for line in told.out.splitlines()]
     assert {(s["project_id"], s["namespace_id"]) for s in listed} == {(p, n) for p in PROJECTS for n in (0, 14)}
@@ -92,11 +89,6 @@ def test_list_shows_the_mirrored_snapshots_and_names_the_projects_that_have_none
     told = call("snapshots", "list", "--project", "frwiki", "--json", environ=environ)
     assert [json.loads(line)["identifier"] for line in told.out.splitlines()] == [OTHER, "frwiki_namespace_14"]
     assert downloads(service) == []
-
-
-def test_a_chunk_is_shown_without_the_others(environ, call):
-    told = call("snapshots", "chunks", NAME, "1", environ=environ)
-    assert [json.loads(line)["identifier"] for line in told.out.splitlines()] == [f"{NAME}_chunk_1"]
 
 
 # --- plan ------------------------------------------------------------------------------------------------------------
@@ -112,11 +104,6 @@ def test_plan_tells_form_reason_units_and_bytes_and_fetches_nothing(environ, cal
     assert together.startswith(f"Total of the 2 snapshots: {sum(counts.values())} chunk units of quota, ")
     assert together.endswith(" free).")
     assert last == "Nothing was downloaded."
-    assert downloads(service) == []
-    assert not archive.exists()
-
-
-def test_plan_as_json_says_what_several_cost_together(environ, call, chunk_counts):
     told = call("snapshots", "plan", "--json", "--chunks", NAME, OTHER, environ=environ)
     plan = json.loads(told.out)
     assert [s["identifier"] for s in plan["snapshots"]] == [NAME, OTHER]
@@ -128,20 +115,19 @@ def test_plan_as_json_says_what_several_cost_together(environ, call, chunk_count
     one = plan["snapshots"][0]
     assert (one["form"], one["product"], one["fits_quota"], one["fits_disk"]) == ("chunks", "chunk", True, True)
     assert one["sentence"].startswith(f"{NAME} in ")
+    assert downloads(service) == []
+    assert not archive.exists()
 
 
 def test_plan_of_what_cannot_be_finished_exits_with_1(environ, call, account, chunk_counts):
     quota(account, chunk=chunk_counts[NAME] + 1, snapshot=1)
-    alone = call("snapshots", "plan", "--chunks", NAME, environ=environ)
-    assert alone.code == 0
-    told = call("snapshots", "plan", "--chunks", NAME, OTHER, environ=environ)
-    assert told.code == 1
+    call("snapshots", "plan", "--chunks", NAME, environ=environ).done()
+    told = call("snapshots", "plan", "--chunks", NAME, OTHER, environ=environ).fails()
     assert told.out.rstrip().endswith("Nothing was downloaded.")
     assert f"costs {sum(chunk_counts.values())} chunk units together, but the account has" in told.err
     assert is_sentence(told.err.removeprefix("Error: "))
     told = call("snapshots", "plan", "--chunks", "--json", NAME, OTHER, environ=environ)
-    assert told.code == 1
-    assert json.loads(told.out)["obstacle"] in told.err
+    told.fails(json.loads(told.out)["obstacle"])
     assert call("snapshots", "plan", "--chunks", "--beyond-quota", NAME, OTHER, environ=environ).code == 0
     assert call("snapshots", "plan", "--whole", NAME, OTHER, environ=environ).code == 1
 
@@ -151,8 +137,7 @@ def test_plan_of_what_cannot_be_finished_exits_with_1(environ, call, account, ch
 
 def test_download_lands_verified_files_and_the_second_fetches_nothing(environ, call, service, archive, chunk_counts):
     count = chunk_counts[NAME]
-    told = call("snapshots", "download", "--chunks", NAME, "--workers", "2", environ=environ)
-    assert told.code == 0, told.err
+    told = call("snapshots", "download", "--chunks", NAME, "--workers", "2", environ=environ).done()
     files = sorted((archive / NAME).glob("*.tar.gz"))
     assert len(files) == len(downloads(service)) == count
     assert all(is_intact(path) for path in files)
@@ -164,10 +149,9 @@ def test_download_lands_verified_files_and_the_second_fetches_nothing(environ, c
     assert environ["WME_PASSWORD"] not in told.out + told.err
     assert "X-Amz" not in told.out + told.err
 
-    told = call("snapshots", "download", NAME, environ=environ)
-    assert told.code == 0
-    assert "All files exist" in told.out
-    assert "fetched 0 of them (0 B) for 0 chunk units." in told.out
+    told = call("snapshots", "download", NAME, environ=environ).done(
+        "All files exist", "fetched 0 of them (0 B) for 0 chunk units."
+    )
     assert "download " not in told.err
     assert len(downloads(service)) == count
 
@@ -194,8 +178,7 @@ def test_the_next_run_loads_what_is_archived_and_not_loaded(environ, call, servi
             engine,
         )
     service.requests.clear()
-    told = call(*words, last, environ=environ)
-    assert told.code == 0, told.err
+    told = call(*words, last, environ=environ).done()
     hour = f"{failed.replace('T', ' ')}:00"
     assert f"Hours {hour} to {hour} UTC (article_changes), from the archive" in told.err
     assert {f"/{hours[2]:%H}/" in seen.path for seen in downloads(service)} == {True}
@@ -208,11 +191,8 @@ def test_the_next_run_loads_what_is_archived_and_not_loaded(environ, call, servi
 
 def test_download_of_several_as_json_costs_a_run_nothing(environ, call, archive):
     dry = ("run", "--snapshots", "--dry-run", "--no-reference", "--hours", "1")
-    before = call(*dry, environ=environ)
-    assert before.code == 0, before.err
-    assert "; 2 quota units." in before.out
-    told = call("snapshots", "download", "--whole", "--json", NAME, OTHER, environ=environ)
-    assert told.code == 0, told.err
+    call(*dry, environ=environ).done("; 2 quota units.")
+    told = call("snapshots", "download", "--whole", "--json", NAME, OTHER, environ=environ).done()
     report = json.loads(told.out)
     assert (report["failures"], report["not_begun"]) == ([], [])
     for name, done in zip((NAME, OTHER), report["snapshots"], strict=True):
@@ -226,38 +206,29 @@ def test_download_of_several_as_json_costs_a_run_nothing(environ, call, archive)
 def test_nothing_is_begun_that_the_quota_cannot_finish(environ, call, service, account, archive, chunk_counts):
     count = chunk_counts[NAME]
     quota(account, chunk=count - 2, snapshot=0)
-    told = call("snapshots", "download", NAME, environ=environ)
-    assert told.code == 1
-    assert f"costs {count} chunk units, but the account has {count - 2} left" in told.err
-    assert is_sentence(told.err.removeprefix("Service: "))
+    call("snapshots", "download", NAME, environ=environ).fails(
+        f"costs {count} chunk units, but the account has {count - 2} left"
+    )
     assert downloads(service) == []
     assert not archive.exists()
 
-    told = call("snapshots", "download", NAME, OTHER, "--beyond-quota", "--workers", "1", environ=environ)
-    assert told.code == 1
-    assert "1 of 2 snapshots failed." in told.err
-    assert f"\n- {NAME}: " in told.err
-    assert f"Downloads that were not started: {OTHER}." in told.err
+    call("snapshots", "download", NAME, OTHER, "--beyond-quota", "--workers", "1", environ=environ).fails(
+        "1 of 2 snapshots failed.", f"\n- {NAME}: ", f"Downloads that were not started: {OTHER}."
+    )
     assert len(list((archive / NAME).glob("*.tar.gz"))) == count - 2
     assert not (archive / OTHER).exists()
 
     quota(account, chunk=2, snapshot=0)
-    told = call("snapshots", "download", NAME, environ=environ)
-    assert told.code == 0, told.err
-    assert "fetched 2 of them" in told.out
+    call("snapshots", "download", NAME, environ=environ).done("fetched 2 of them")
 
 
 def test_a_snapshot_replaced_half_way_is_told_with_what_starting_again_costs(environ, call, service, archive):
     service.exports.export(NAME, after_downloads=2)
-    told = call("snapshots", "download", "--chunks", "--workers", "1", NAME, environ=environ)
-    assert told.code == 1
-    assert f"The service replaced {NAME} after it was planned" in told.err
-    assert "If you start over, the download costs " in told.err
-    assert is_sentence(told.err.split("Error: ")[1])
+    call("snapshots", "download", "--chunks", "--workers", "1", NAME, environ=environ).fails(
+        f"The service replaced {NAME} after it was planned", "If you start over, the download costs "
+    )
     assert not list((archive / NAME).glob("*.set.json"))
-    told = call("snapshots", "download", "--chunks", NAME, environ=environ)
-    assert told.code == 0, told.err
-    assert "files from other versions or forms" in told.out
+    call("snapshots", "download", "--chunks", NAME, environ=environ).done("files from other versions or forms")
     service.exports.clear()
 
 
@@ -265,14 +236,13 @@ def test_a_snapshot_replaced_half_way_is_told_with_what_starting_again_costs(env
 
 
 def test_a_snapshot_that_there_is_not(environ, call, archive):
-    told = call("snapshots", "plan", "nowiki_namespace_0", environ=environ)
-    assert told.code == 1
-    assert "The service has no snapshot nowiki_namespace_0." in told.err
-    assert is_sentence(told.err.removeprefix("Error: "))
-    told = call("snapshots", "download", "enwikki_namespace_5", environ=environ)
-    assert told.code == 1
-    assert "no project enwikki (did you mean enwiki?) and no namespace 5 (there are 0, 6, 10, 14)" in told.err
-    assert "Correct enwikki_namespace_5." in told.err
+    call("snapshots", "plan", "nowiki_namespace_0", environ=environ).fails(
+        "The service has no snapshot nowiki_namespace_0."
+    )
+    call("snapshots", "download", "enwikki_namespace_5", environ=environ).fails(
+        "no project enwikki (did you mean enwiki?) and no namespace 5 (there are 0, 6, 10, 14)",
+        "Correct enwikki_namespace_5.",
+    )
     assert not archive.exists()
 
 
@@ -286,7 +256,7 @@ def has_begun(archive):
 # --- interrupts, terminals -------------------------------------------------------------------------------------------
 
 
-def test_interrupt_keeps_what_was_fetched_and_the_next_goes_on(environ, account, wme, call, service, until, archive):
+def test_interrupt_keeps_what_was_fetched_and_the_next_goes_on(environ, account, wme, call, service, archive):
     service.faults.add(path="/v2/snapshots/*", kind="slow", count=None, bytes_per_second=20_000)
     process = wme("-v", "snapshots", "download", "--chunks", "--workers", "2", NAME, environ=environ)
     until(lambda: has_begun(archive))

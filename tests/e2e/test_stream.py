@@ -18,14 +18,8 @@ from tests.e2e.conftest import PATIENCE_SECONDS, Account
 @pytest.fixture(scope="module")
 def account(tmp_path_factory):
     state = tmp_path_factory.mktemp("sandbox")
-    small = {
-        "projects": ("enwiki", "frwiki"),
-        "namespaces": (0, 14),
-        "changes_per_hour": 150,
-        "body_bytes": 300,
-        "entities": 0,
-    }
-    with running(Settings(state=state, stream_rate=150, **small)) as sandbox:
+    small = {"changes_per_hour": 150, "body_bytes": 300, "entities": 0, "stream_rate": 150}
+    with running(Settings(state=state, projects=("enwiki", "frwiki"), namespaces=(0, 14), **small)) as sandbox:
         sandbox.accounts.create("listener", "Passw0rd-listener", groups=["group_3"])
         yield Account(sandbox, "listener", "Passw0rd-listener")
 
@@ -54,6 +48,5 @@ def test_a_stream_that_was_not_read_for_two_days_says_what_may_be_missing(call, 
     environ = account.environ(tmp_path, WME_PROJECTS="frwiki", WME_NAMESPACES="0")
     now = account.sandbox.clock.now()
     LiveLake(Layout(tmp_path), "live_changes", ARTICLE_CHANGES).begin(now - timedelta(hours=49), now)
-    told = call("stream", "--for", "0.1", environ=environ)
-    assert told.code == 0, told.err
+    told = call("stream", "--for", "0.1", environ=environ).done()
     assert "and the service no longer retains the next events" in told.err

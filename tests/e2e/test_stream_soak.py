@@ -12,7 +12,7 @@ import select
 import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -68,10 +68,7 @@ class House:
         self.sandbox = self._stack.enter_context(running(settings, world=world))
         assert (self.sandbox.url, self.sandbox.object_url, self.sandbox.realtime_url) == urls
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
+    def close(self):
         self._stack.close()
 
 
@@ -198,7 +195,7 @@ def check(tmp_path, runner, disk, seed, *, events, hours, cuts, kills, restarts,
         stream_rate=pace,
     )
     options = ("--since", str(hours), "--every", str(every))
-    with House(settings) as house:
+    with closing(House(settings)) as house:
         siege = Siege(house, disk / "data", runner, chance, options)
         warehouse = Warehouse(siege.data)
         warehouse.publish()
@@ -250,28 +247,14 @@ def check(tmp_path, runner, disk, seed, *, events, hours, cuts, kills, restarts,
         return siege
 
 
-def test_every_event_is_kept_once_and_pages_are_the_truth(tmp_path, runner, mounted):
-    check(
-        *(tmp_path, runner, mounted("size=200m"), 1),
-        events=1_200,
-        hours=3,
-        cuts=25,
-        kills=2,
-        restarts=1,
-        every=0.2,
-        pace=400,
-    )
+FEW = {"events": 1_200, "hours": 3, "cuts": 25, "kills": 2, "restarts": 1, "every": 0.2, "pace": 400}
+MANY = {"events": 200_000, "hours": 40, "cuts": 200, "kills": 19, "restarts": 5, "every": 0.5, "pace": 3_000}
 
 
-@pytest.mark.soak
-def test_every_event_of_many_is_kept_once_and_pages_are_the_truth(tmp_path, runner, mounted):
-    check(
-        *(tmp_path, runner, mounted("size=3g"), 2),
-        events=200_000,
-        hours=40,
-        cuts=200,
-        kills=19,
-        restarts=5,
-        every=0.5,
-        pace=3_000,
-    )
+@pytest.mark.parametrize(
+    ("size", "seed", "many"),
+    [("200m", 1, FEW), pytest.param("3g", 2, MANY, marks=pytest.mark.soak)],
+    ids=["few", "many"],
+)
+def test_every_event_is_kept_once_and_pages_are_the_truth(tmp_path, runner, mounted, size, seed, many):
+    check(tmp_path, runner, mounted(f"size={size}"), seed, **many)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from resources.data_folder import copying
 from tests.builds import replaced_file
 
 BODIES = "SELECT count(*) FROM articles JOIN article_bodies USING (project_id, article_id, version_id, source_at)"
@@ -23,19 +24,15 @@ def copied(filled, tmp_path):
 
 
 def test_moved_folder_is_mended_in_place(call, copied, tmp_path):
-    mended = call("relocate", environ=copied)
-    assert mended.code == 0
-    assert "now refers to the moved lake and reads 4 files there" in mended.out
+    call("relocate", environ=copied).done("now refers to the moved lake and reads 4 files there")
     assert "already refers to this lake" in call("relocate", environ=copied).out
-    before = call("sql", BODIES, "--format", "csv", environ=copied)
-    assert before.code == 0
+    before = call("sql", BODIES, "--format", "csv", environ=copied).done()
 
     moved = copied | {"WME_DATA": str(tmp_path / "moved, it's here")}
     shutil.move(copied["WME_DATA"], moved["WME_DATA"])
-    failed = call("sql", BODIES, environ=moved)
-    assert failed.code == 1
-    assert "Only files of this mirror's lake can be read" in failed.err
-    assert "run `wme relocate` to update the lake paths in this file" in failed.err
+    call("sql", BODIES, environ=moved).fails(
+        "Only files of this mirror's lake can be read", "run `wme relocate` to update the lake paths in this file"
+    )
     assert "now refers to the moved lake and reads 4 files" in call("relocate", environ=moved).out
     assert call("sql", BODIES, "--format", "csv", environ=moved).out == before.out
 
@@ -51,10 +48,9 @@ def test_moved_folder_is_mended_in_place(call, copied, tmp_path):
     shutil.move(aside, tmp_path / "third" / one.relative_to(lake.parent))
     # without the lake nothing is mended, rather than all bodies left out
     shutil.move(tmp_path / "third" / "warehouse.duckdb", tmp_path / "warehouse.duckdb")
-    alone = call("relocate", environ=copied | {"WME_DATA": str(tmp_path)})
-    assert alone.code == 1
-    assert "None of the 4 lake files" in alone.err
-    assert "Nothing was changed" in alone.err
+    call("relocate", environ=copied | {"WME_DATA": str(tmp_path)}).fails(
+        "None of the 4 lake files", "Nothing was changed"
+    )
 
 
 def test_run_that_does_not_publish_says_so_and_publish_does(call, copied, hours):
@@ -71,14 +67,13 @@ def test_run_that_does_not_publish_says_so_and_publish_does(call, copied, hours)
         return rows.splitlines()[1]
 
     assert published() == "2"
-    ran = call("run", "--from", newest, environ=hourly)
-    assert ran.code == 0, ran.err
-    assert f"{hours[2]:%Y-%m-%d %H}" in ran.out  # the table tells what was loaded, published or not
-    assert "The loaded data will be published by the first run after" in ran.out
+    # the table tells what was loaded, published or not
+    ran = call("run", "--from", newest, environ=hourly).done(
+        f"{hours[2]:%Y-%m-%d %H}", "The loaded data will be published by the first run after"
+    )
     assert published() == "2"
     assert "missing" not in ran.out  # told of the pipeline's own file as well
-    told = call("publish", environ=hourly)
-    assert told.code == 0, told.err
+    told = call("publish", environ=hourly).done()
     assert re.search(
         r"warehouse\.duckdb was published at .* UTC\. New data will be published by the first run after", told.out
     )
@@ -89,20 +84,25 @@ def test_run_that_does_not_publish_says_so_and_publish_does(call, copied, hours)
     assert sorted(runs.iterdir()) == before  # no run of Dagster's, which would take seconds
 
 
-def test_replaced_files_are_listed_and_then_removed(call, copied):
+def test_replaced_files_are_listed_and_then_removed_but_not_while_a_backup_copies_them(call, copied):
     data = Path(copied["WME_DATA"])
     old = replaced_file(data)
     before = sorted(data.glob("lake/**/*.parquet"))
-    told = call("clean", "--dry-run", environ=copied | {"COLUMNS": "300"})
-    assert told.code == 0, told.err
-    assert old.relative_to(data).as_posix() in told.out.replace("\n", "")
-    assert (
+    wide, at_once = copied | {"COLUMNS": "300"}, copied | {"WME_GRACE_HOURS": "0"}
+    told = call("clean", "--dry-run", environ=wide).done(
         "0 files would be removed now (0 B). Kept during the grace period of 24 hours: 1 replaced file (21 B)."
-        in told.out
     )
-    assert "hours: 1 replaced file" in call("clean", environ=copied | {"COLUMNS": "300"}).out
+    assert old.relative_to(data).as_posix() in told.out.replace("\n", "")
+    call("clean", environ=wide).done("hours: 1 replaced file")
+    with copying(data):
+        call("clean", environ=at_once).done(
+            "A backup is in progress. No files are removed until the backup has finished.", "0 files removed (0 B)."
+        )
+        call("forget", "frwiki", "--yes", environ=copied | {"WME_PROJECTS": "enwiki"}).fails(
+            "is in progress. Nothing was removed."
+        )
     assert sorted(data.glob("lake/**/*.parquet")) == before
-    assert "1 file removed (21 B)." in call("clean", environ=copied | {"WME_GRACE_HOURS": "0"}).out
+    call("clean", environ=at_once).done("1 file removed (21 B).")
     assert sorted(data.glob("lake/**/*.parquet")) == [path for path in before if path != old]
 
 
@@ -119,8 +119,7 @@ def test_damaged_lake_files_are_named_and_come_back_from_the_archive(call, copie
     assert (shown.code, cut.name in shown.out) == (0, True)
     assert call("report", environ=copied).code == 0
     assert cut.name in (data / "report.html").read_text()
-    mended = call("publish", environ=copied)
-    assert mended.code == 0, mended.err
+    mended = call("publish", environ=copied).done()
     assert f"Restored from the archive: {cut.relative_to(data / 'lake').as_posix()}." in unfolded(mended.err)
     assert cut.read_bytes() == whole[cut]
 
@@ -128,8 +127,7 @@ def test_damaged_lake_files_are_named_and_come_back_from_the_archive(call, copie
     place = len(whole[flipped]) // 3
     flipped.write_bytes(whole[flipped][:place] + b"\xff\xff\xff" + whole[flipped][place + 3 :])
     assert "already contains all loaded data" in call("publish", environ=copied).out
-    verified = call("publish", "--verify", environ=copied)
-    assert verified.code == 0, verified.err
+    verified = call("publish", "--verify", environ=copied).done()
     assert f"Damaged files: {flipped.relative_to(data / 'lake').as_posix()} (" in unfolded(verified.out)
     assert flipped.read_bytes() == whole[flipped]
     assert call("sql", BODIES, "--format", "csv", environ=copied).out == before.out
@@ -140,8 +138,7 @@ def test_damaged_lake_files_are_named_and_come_back_from_the_archive(call, copie
     )
     archive.unlink()
     cut.write_bytes(b"")
-    failed = call("publish", environ=copied)
-    assert failed.code == 1
+    failed = call("publish", environ=copied).fails()
     for told in (f"{cut.name} has 0 bytes", "All other data is published", "restore", "is not archived"):
         assert told in unfolded(failed.err), told
     again = call("publish", environ=copied)

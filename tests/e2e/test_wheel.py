@@ -6,7 +6,6 @@ import contextlib
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import sysconfig
 from pathlib import Path
@@ -17,9 +16,8 @@ import yaml
 
 from resources.sandbox.process import find
 from tests import containerfile
+from tests.e2e.conftest import ROOT, ran
 
-ROOT = Path(__file__).resolve().parents[2]
-BOUND_SECONDS = 300
 #: The main job, and what else is in the package, told in one process: the report, and where Dagster's part begins.
 PROGRAM = """
 import importlib, sys
@@ -40,7 +38,7 @@ print(PROJECT)
 print(importlib.import_module(sys.argv[1]).defs().resolve_job_def("hour_to_published").name)
 """
 #: A wheel is built, an environment made, and the whole main job run: minutes on a machine that others use as well.
-pytestmark = pytest.mark.timeout(4 * BOUND_SECONDS)
+pytestmark = pytest.mark.timeout(1200)
 
 
 @pytest.fixture
@@ -59,27 +57,16 @@ def place(tmp_path):
             shutil.copy(ROOT / name, source)
     # as pip does, which starts three processes for it
     building = "import sys; from setuptools.build_meta import build_wheel; build_wheel(sys.argv[1])"
-    subprocess.run(
-        [sys.executable, "-c", building, str(folder)],
-        cwd=source,
-        check=True,
-        timeout=BOUND_SECONDS,
-        stdout=subprocess.DEVNULL,
-    )
+    ran(sys.executable, "-c", building, folder, cwd=source).done()
     shutil.rmtree(source)
     [wheel] = folder.glob("*.whl")
-    subprocess.run(
-        [sys.executable, "-m", "venv", "--without-pip", str(folder / "env")], check=True, timeout=BOUND_SECONDS
-    )
+    ran(sys.executable, "-m", "venv", "--without-pip", folder / "env").done()
     python = folder / "env" / "bin" / "python"
-    asked = [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
-    site = Path(subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip())
+    site = Path(ran(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").done().out.strip())
     # the packages of this environment; its own .pth files, one of which leads to the checkout, count only there
     (site / "packages.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--python", str(python)]
-    subprocess.run(
-        [*pip, "install", "--no-deps", "--no-index", "--no-compile", str(wheel)], check=True, timeout=BOUND_SECONDS
-    )
+    pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--python", python)
+    ran(*pip, "install", "--no-deps", "--no-index", "--no-compile", wheel).done()
     yield folder
     if (record := find(folder / "mirror" / "sandbox")) is not None:
         with contextlib.suppress(ProcessLookupError):
@@ -88,33 +75,25 @@ def place(tmp_path):
 
 def call(place, program, *words):
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("WME_", "PYTHON", "DAGSTER_"))}
-    return subprocess.run(
-        [place / "env" / "bin" / program, *words],
-        cwd=place,
-        env=environ | {"WME_PROJECTS": "simplewiki", "WME_NAMESPACES": "14", "DAGSTER_DISABLE_TELEMETRY": "1"},
-        capture_output=True,
-        text=True,
-        timeout=BOUND_SECONDS,
-        check=False,
-    )
+    environ |= {"WME_PROJECTS": "simplewiki", "WME_NAMESPACES": "14", "DAGSTER_DISABLE_TELEMETRY": "1"}
+    return ran(place / "env" / "bin" / program, *words, cwd=place, environ=environ)
 
 
 def test_the_main_job_runs_from_a_wheel_in_any_folder(place):
     (place / ".env").write_text("WME_DATA=mirror\n")  # as in a checkout, for the folder that it is started in
     published = place / "mirror" / "warehouse.duckdb"
     told = call(place, "wme", "status")
-    assert f"! There is no published file {published}" in told.stdout, told.stderr
+    assert f"! There is no published file {published}" in told.out, told.err
     module = yaml.safe_load((ROOT / "workspace.yaml").read_text())["load_from"][0]["python_module"]["module_name"]
-    told = call(place, "python", "-c", PROGRAM, module)
-    assert told.returncode == 0, told.stderr
-    assert str(published) in told.stdout
+    told = call(place, "python", "-c", PROGRAM, module).done()
+    assert str(published) in told.out
     with duckdb.connect(str(published), read_only=True) as connection:
         [(articles, bodies)] = connection.sql(
             "SELECT count(*), count(wikitext) FROM articles JOIN article_bodies USING (project_id, article_id, "
             "version_id, source_at)"
         ).fetchall()
     assert articles == bodies > 500
-    *_, package, typed, home, project, job = told.stdout.splitlines()
+    *_, package, typed, home, project, job = told.out.splitlines()
     assert "<svg" in (place / "mirror" / "report.html").read_text("utf-8")
     # and it was the installed package
     assert package.startswith(str(place / "env"))

@@ -205,8 +205,11 @@ def test_a_ui_in_the_background_of_a_script_serves_alone_and_leaves_nothing(ui):
     assert (none.value.code, none.value.read()[:25]) == (404, b"There is no report yet. M")
     # behind the guard, as everything else
     evil = urllib.request.Request(f"{ui.url}/report", headers={"Host": "evil.example"})
-    with pytest.raises(urllib.error.HTTPError, match="403"), urllib.request.urlopen(evil, timeout=60):
-        pass
+    # and a path in another spelling
+    spelt = f"{ui.url}/%67raphql?query=x"
+    for request, status in ((evil, "403"), (spelt, "405")):
+        with pytest.raises(urllib.error.HTTPError, match=status), urllib.request.urlopen(request, timeout=60):
+            pass
 
     launched = ui.ask(LAUNCH % (f'{SELECTOR}, jobName: "stream"', "{}"))["launchRun"]["run"]["runId"]
     asked = f'{{ runOrError(runId: "{launched}") {{ ... on Run {{ status tags {{ key }} }} }} }}'

@@ -218,20 +218,6 @@ def test_what_is_dropped_is_left_out_and_what_comes_back_as_it_was_is_compacted_
     assert compact(mirror, 0) == []
 
 
-def test_what_a_compacted_file_held_that_is_gone_comes_back_when_its_hours_are_converted_and_loaded_again(
-    mirror, again
-):
-    before = again(mirror, first_hours, 2)
-    assert len(compact(mirror)) == 1
-    [path] = names(mirror.warehouse)
-    Path(path).unlink()
-    assert content(mirror.warehouse)["article_bodies"] == []
-    load(mirror, range(2))
-    assert content(mirror.warehouse) == before
-    assert len(compact(mirror)) == 1
-    assert content(mirror.warehouse) == before
-
-
 def test_what_cannot_be_compacted_keeps_nothing_else_from_it_and_the_disk_is_never_filled(mirror):
     load(mirror, [0, 24], namespaces=BOTH)
     before = content(mirror.warehouse)
@@ -316,26 +302,6 @@ def test_a_kill_between_a_file_and_its_bodies_leaves_what_was_and_the_next_compa
     [done] = compact(mirror)
     assert done.written_files == 1
     assert content(mirror.warehouse) == before
-
-
-def test_a_reader_keeps_its_files_for_the_grace_period(mirror, again):
-    before = again(mirror, first_hours, 2)
-    mirror.warehouse.publish()
-    layout, clock = Layout(mirror.data), mirror.warehouse._clock
-    with mirror.warehouse.connect_published() as reader:
-        compact(mirror)
-        assert housekeeping.clean(layout, mirror.warehouse, now=clock.now).waiting == ()  # published still
-        mirror.warehouse.publish()
-        cleaning = housekeeping.clean(layout, mirror.warehouse, now=clock.now)
-        assert (len(cleaning.freed), len(cleaning.waiting)) == (0, 4)
-        assert reader.sql("SELECT * FROM article_bodies ORDER BY ALL").fetchall() == before["article_bodies"]
-    cleaning = housekeeping.clean(layout, mirror.warehouse, now=clock.now + timedelta(days=1))
-    assert len(cleaning.freed) == 4
-    assert content(mirror.warehouse) == before
-    # the same files once more change nothing, and need no lake file of then; what was made again goes again
-    for hour in range(2):
-        assert not mirror.warehouse.load_hour(mirror.lake.hour(hour), files_of(mirror.lake, hour)).changed
-    assert len(housekeeping.clean(layout, mirror.warehouse, now=clock.now).waiting) == 4
 
 
 def test_two_compactions_at_a_time_are_one_too_many(mirror, again):

@@ -29,7 +29,7 @@ from resources.lake_files import CompactedFile
 from resources.warehouse import LakeFileError, Warehouse, WarehouseBusyError
 from resources.warehouse.compaction.plan import SPANS, Unit, merges
 from resources.warehouse.database.connect import answer
-from tests.builds import ask, shown
+from tests.builds import shown
 
 PROJECTS = ("dewiki", "enwiki")
 #: Makes four files of an hour, which are compacted by themselves; two are not.
@@ -165,36 +165,6 @@ def test_bodies_of_months_lie_in_larger_row_groups(mirror, again, monkeypatch):
     assert (found["month"][0], found["month"][1] > found["day"][1]) == (1, True)
     kept = [row for row in content(mirror.warehouse)["article_bodies"] if row in set(before["article_bodies"])]
     assert kept == before["article_bodies"]
-
-
-@pytest.mark.parametrize(
-    ("seed", "rounds"), [(2591, 2), *(pytest.param(seed, 3, marks=pytest.mark.soak) for seed in range(1, 20))]
-)
-def test_whatever_is_loaded_again_dropped_or_compacted_the_pages_are_those_of_a_mirror_that_was_never_compacted(
-    make, seed, rounds
-):
-    chance = random.Random(seed)
-    compacted, plain = make(), make()
-    for _ in range(rounds):
-        for _ in range(chance.randint(1, 3)):
-            hour, edition = chance.randint(0, 9), chance.randint(0, 2)
-            namespaces = chance.choice([(0,), (10,), (0, 10)])
-            for made in (compacted, plain):
-                made.warehouse.load_hour(
-                    made.lake.hour(hour), files_of(made.lake, hour, edition, namespaces=namespaces)
-                )
-        for made in (compacted, plain):
-            made.warehouse.apply_changes()
-        if chance.random() < 0.25:
-            dropped = chance.choice(PROJECTS)
-            for made in (compacted, plain):
-                made.warehouse.drop_project(dropped)
-        compact(compacted, chance.choice([0, 0.1, 1, 30]))
-        assert content(compacted.warehouse) == content(plain.warehouse)
-    assert any("compacted" in name for name in names(compacted.warehouse))
-    compact(compacted, 60)
-    assert content(compacted.warehouse) == content(plain.warehouse)
-    assert ask(compacted.warehouse, "SELECT count(*) FROM internal.hidden_rows WHERE file_row IS NULL") == [(0,)]
 
 
 def test_what_is_dropped_is_left_out_and_what_comes_back_as_it_was_is_compacted_into_the_same_file(mirror, again):

@@ -118,6 +118,20 @@ def test_without_its_archive_the_file_stays_and_the_message_says_what_is_lost(be
     assert repair(bench).load_count == 1
 
 
+def test_an_hour_is_repaired_as_a_whole_or_not_at_all(bench, loaded):
+    ledger = "SELECT project_id, loaded_at FROM loads ORDER BY ALL"
+    before = bench.warehouse.sql(ledger).rows
+    bench.clock.advance(days=1)
+    for project in ("enwiki", "frwiki"):
+        loaded[project].write_bytes(b"short")
+    (archive,) = bench.layout.archive.rglob("enwiki*.tar.gz")
+    archive.write_bytes(b"no archive")
+    done = repair(bench)
+    assert (done.load_count, len(done.failures), done.replaced) == (0, 1, [])
+    bench.warehouse.publish()
+    assert bench.warehouse.sql(ledger).rows == before
+
+
 def test_a_compacted_file_comes_back_hour_by_hour_from_either_half(bench, loaded):
     before = published(bench)
     for half in ("rows", "bodies"):

@@ -177,4 +177,5 @@ def test_an_hour_that_is_run_again_converts_what_cannot_be_read(bench):
     paths["frwiki"].write_bytes(content[paths["enwiki"]])  # of another archive
     made = bench.convert(archived)
     assert {one.project_id for one in made if one.converted} == {"enwiki", "frwiki"}
+    assert [one.identifier for one in made] == [one.identifier for one in archived.archives]
     assert {path: path.read_bytes() for path in content} == content

@@ -144,6 +144,15 @@ def test_a_file_replaced_meanwhile_is_taken_under_its_new_version(client, fake, 
     only_landed(done.path)
 
 
+def test_a_file_replaced_between_two_ranges_is_begun_anew(client, fake, batch, target, hour, content):
+    new = content[::-1]
+    fake.cut(1000, then=lambda: fake.add(NAME, new))
+    done = client.hours.download(hour, batch, target)
+    assert done.path.read_bytes() == new
+    assert done.version != batch.version
+    only_landed(done.path)
+
+
 def test_a_record_that_is_gone_when_read_again_leaves_nothing(client, fake, batch, target, hour, clock):
     def expired(_):
         clock.advance(days=3)

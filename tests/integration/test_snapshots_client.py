@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import random
 import signal
 import subprocess
 import sys
@@ -286,6 +287,16 @@ def test_a_process_that_is_ended_costs_one_unit_for_each_file_in_flight(
     assert all(is_intact(piece.target) for piece in again.files)
     assert not unfinished(again)
     assert again.manifest.exists()
+
+
+def test_starting_over_in_any_order_spends_no_unit_twice(client, plan, folder):
+    chance = random.Random(11)
+    for _ in range(4):
+        again = client.snapshots.plan(NAME, folder, CHUNKS)
+        for piece in chance.sample(again.files, len(again.files) // 2):
+            client.snapshots.fetch(again, piece)
+    client.snapshots.download(client.snapshots.plan(NAME, folder, CHUNKS))
+    assert used(client) == (0, len(plan.files))
 
 
 def peak_bytes(pid):

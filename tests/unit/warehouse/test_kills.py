@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -105,3 +106,27 @@ def test_killed_before_statements_and_at_random_moments_and_run_again(
     assert {path.name for path in data.iterdir()} == {"lake", "state", "warehouse", "warehouse.duckdb"}
     assert {path.name for path in (data / "warehouse").iterdir()} == {"build.duckdb"}
     assert warehouse.sql("SELECT count(*) FROM articles").rows == [(len(found["articles"]),)]
+
+
+@pytest.mark.parametrize(
+    ("module", "step"),
+    [
+        ("load.hours", lambda warehouse, found: warehouse.load_hour(found.hours[0].batch_hour, [found.hours[0]])),
+        ("load.snapshots", lambda warehouse, found: warehouse.load_snapshot(found.snapshot)),
+        ("state.applier", lambda warehouse, found: warehouse.apply_changes()),
+    ],
+)
+def test_a_step_that_fails_at_its_end_changes_nothing(mirror, monkeypatch, module, step):
+    warehouse, (first, second) = mirror.warehouse, editions(mirror.lake)
+    warehouse.load_hour(second.hours[0].batch_hour, [second.hours[0]])
+    warehouse.load_snapshot(second.snapshot)
+    if module != "state.applier":
+        warehouse.apply_changes()
+    before = content(warehouse)
+    with monkeypatch.context() as patch:
+        patch.setattr(f"resources.warehouse.{module}.raise_revision", Mock(side_effect=RuntimeError("lost")))
+        with pytest.raises(RuntimeError, match="lost"):
+            step(warehouse, first)
+    assert content(warehouse) == before
+    step(warehouse, first)
+    assert content(warehouse) != before

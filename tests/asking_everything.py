@@ -4,8 +4,6 @@ A program as well, for another DuckDB: `python tests/asking_everything.py FILE [
 imports DuckDB alone.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import sys

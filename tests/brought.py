@@ -1,23 +1,17 @@
 """A data folder that archives of given lines are brought into, on the real path: NDJSON, converter, Parquet, load."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from resources.lake import Archive, Layout, convert
+from resources.datasets import Dataset
+from resources.lake import Archive, ConvertedFile, Layout, convert
 from resources.warehouse import Snapshot
 from tests.builds import OpenWarehouse, lay
 from tests.unit.lake.conftest import tar_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from resources.datasets import Dataset
-    from resources.lake import ConvertedFile
 
 HOUR = datetime(2026, 11, 19, 5, tzinfo=UTC)
 

@@ -4,35 +4,30 @@ A new one takes a thousand statements, half of them for its first publication, a
 else. The tests of processes begin without one, as users do.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import inspect
 import os
 import sys
 import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 from filelock import FileLock
 
 from resources import datasets
+from resources.datasets import Dataset
 from resources.warehouse import Warehouse
 from resources.warehouse.database.connect import Connector, answer
 from resources.warehouse.database.schema import search_internal
 from resources.warehouse.database.sql import transaction
 from resources.warehouse.views import analysts
 from resources.warehouse.views.lake import make_views, sources
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from contextlib import AbstractContextManager, ExitStack
-    from datetime import datetime
-
-    from resources.datasets import Dataset
 
 #: Begins a program for `python -c` that asks DuckDB and prints the answers: where Python was started without a file, a
 #: bar is drawn among them as soon as a question takes two seconds.

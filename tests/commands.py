@@ -1,15 +1,10 @@
 """Every command of `wme`, as the tests of the command line and of texts go through them."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import click
 
 from pipelines import cli
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def every(group: click.Group = cli.wme, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:

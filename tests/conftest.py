@@ -6,8 +6,6 @@ failed test ends with none of its processes alive.
 Belongs here: the environment of the whole suite. Does not belong here: fixtures, which are next to the tests of a part.
 """
 
-from __future__ import annotations
-
 import atexit
 import gc
 import itertools
@@ -17,15 +15,13 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests import scripts_once
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 os.environ["DAGSTER_DISABLE_TELEMETRY"] = "1"
 # a developer's own .env is none of the tests' business

@@ -1,7 +1,5 @@
 """The container file, read as its builders do: its instructions, and what of the checkout it copies."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Datasets that are declared only in a test."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

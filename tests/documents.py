@@ -1,14 +1,9 @@
 """The pages of documentation and their code blocks, as the tests of documents read them."""
 
-from __future__ import annotations
-
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"

@@ -4,25 +4,19 @@ Paths come from the interface description, routes from the sandbox, assets from 
 here is the call of the client, the command and the test. A cell without a name begins with a dash and says why.
 """
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from resources import datasets
-from resources.datasets import Family
+from resources.datasets import Dataset, Family
 from resources.sandbox.api import streams
 from resources.sandbox.api.app import OPERATIONS as DATA
 from resources.sandbox.files import read_yaml
 from tests.contract.choices import CHOICES
 from tests.documents import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from resources.datasets import Dataset
 
 _SANDBOX = "unit/sandbox/test_service_"
 

@@ -4,22 +4,19 @@ The truth is read from the world's pages, never folded from records. Plain Pytho
 form, so that nothing of the converter or of the views is trusted.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from resources.sandbox.world.world import World
 from resources.tables.entities import ENTITIES, ENTITY_VIEWS
+from resources.warehouse import Warehouse
 from tests.truth import assert_same as assert_same_rows
 from tests.truth import dig, moment, plain
 
-if TYPE_CHECKING:
-    from resources.sandbox.world.world import World
-    from resources.warehouse import Warehouse
+Row = dict[str, Any]
 
-    Row = dict[str, Any]
 
 WIKI, NAMESPACES = "wikidatawiki", (0, 120)
 PARTS = ("labels", "descriptions", "aliases", "statements", "sitelinks")

@@ -3,8 +3,6 @@
 The pages repeat declarations of the code. A test compares them with their renderers.
 """
 
-from __future__ import annotations
-
 from pipelines.report import dictionary
 from tests import endpoints, settings_page
 from tests.documents import ROOT

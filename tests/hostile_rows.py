@@ -4,28 +4,22 @@ Records are drawn from a seed. Typed fields get odd values of their type most of
 others; fields that are kept as JSON get anything. Only rows count, never rejects.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from resources import datasets
+from resources.datasets import Dataset
 from resources.datasets.live import LIVE_CHANGES
-from resources.lake import ListError, convert_list
+from resources.lake import ConvertedFile, ListError, convert_list
 from resources.lake.live import LiveLake
 from resources.tables import ARTICLE_CHANGES, TIMESTAMP
 from tests.brought import HOUR, Brought
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from resources.datasets import Dataset
-    from resources.lake import ConvertedFile
 
 #: Deeper than a record may be; the other is not.
 TOO_DEEP, DEEP = 10_000, 450

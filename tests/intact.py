@@ -1,14 +1,9 @@
 """The bytes of an archived file, compared with its sidecar."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from resources import files
 from resources.enterprise import Sidecar
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def is_intact(target: Path) -> bool:

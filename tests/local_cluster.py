@@ -1,7 +1,5 @@
 """A Dask scheduler and workers as processes on loopback, forked from one that has imported what all of them need."""
 
-from __future__ import annotations
-
 import importlib
 import multiprocessing
 import os
@@ -12,13 +10,10 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[1]
 PATIENCE_SECONDS = 120.0

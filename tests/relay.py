@@ -4,17 +4,12 @@ Bytes pass until a request matches, then nothing does. Belongs here: a network t
 tests expect of its users.
 """
 
-from __future__ import annotations
-
 import re
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Relay:

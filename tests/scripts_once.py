@@ -3,14 +3,8 @@
 Dagster reads them twice for a history in memory, which is three quarters of its cost.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from alembic.config import Config
 from alembic.script import ScriptDirectory
-
-if TYPE_CHECKING:
-    from alembic.config import Config
 
 _read: dict[tuple[str | None, str | None], ScriptDirectory] = {}
 _original = ScriptDirectory.from_config

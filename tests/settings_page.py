@@ -1,7 +1,5 @@
 """The page of all settings and `.env.example`, rendered from the settings model."""
 
-from __future__ import annotations
-
 from resources.settings import Settings
 
 _HEAD = """\

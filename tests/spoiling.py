@@ -3,21 +3,15 @@
 Belongs here: this one deed. Does not belong here: mending it.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
 
 from resources import datasets
 from resources.lake import Archive, Layout, convert
 from resources.sandbox import Settings
 from resources.sandbox.store.archived_world import ArchivedWorld
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
-    from pathlib import Path
-
-    from resources.warehouse import Warehouse
+from resources.warehouse import Warehouse
 
 
 def spoil(

@@ -4,8 +4,6 @@
 of DuckDB and, for each block, the row counts; an error message ends its block.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 

@@ -7,29 +7,25 @@ bodies, in both directions.
 Belongs here: both sides of that comparison. Does not belong here: how a mirror comes to hold its rows.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import pyarrow as pa
 import pytest
 
+from resources.sandbox.world.pages import Event
+from resources.sandbox.world.world import World
 from resources.tables import ARTICLE_CHANGES, ARTICLES, TIMESTAMP
+from resources.warehouse import Warehouse
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+Row = dict[str, Any]
+Rows = dict[tuple[str, int], Row]
 
-    from resources.sandbox.world.pages import Event
-    from resources.sandbox.world.world import World
-    from resources.warehouse import Warehouse
-
-    Row = dict[str, Any]
-    Rows = dict[tuple[str, int], Row]
 
 HOUR = timedelta(hours=1)
 

@@ -1,7 +1,5 @@
 """`python -m tests.contract`: the contract with the service of the configured account (`make test-live`)."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

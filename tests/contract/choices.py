@@ -4,8 +4,6 @@
 hold; `docs/assumptions.md` lists them.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from resources.sandbox.files import read_yaml

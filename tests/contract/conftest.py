@@ -3,11 +3,9 @@
 Without TEST_LIVE_USERNAME it is a sandbox of this process; `python -m tests.contract` sets it.
 """
 
-from __future__ import annotations
-
 import os
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import pytest
 import requests
@@ -15,9 +13,6 @@ import requests
 from resources.sandbox import Settings, running
 from tests.contract.choices import CHOICES
 from tests.contract.service import Service
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FREE, PASSWORD = "free", "Free-account-1"
 NOW = datetime(2025, 3, 9, 7, 30, tzinfo=UTC)

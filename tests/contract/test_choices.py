@@ -1,7 +1,5 @@
 """Each declared choice that can be tried, tried: confirmed, refuted, or left because the account cannot tell."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import re

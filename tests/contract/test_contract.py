@@ -3,8 +3,6 @@
 No download is asked for, and at most one lookup. Passwords are left alone.
 """
 
-from __future__ import annotations
-
 import json
 
 import pytest

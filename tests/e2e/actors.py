@@ -4,18 +4,18 @@ Belongs here: the product's own work, with the moment and the small bounds of a 
 killing, and what must hold at the end.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import io
 import json
 import os
 import random
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import click
 import duckdb
 
 from assets.steps import compaction
@@ -23,11 +23,6 @@ from pipelines.cli import maintenance
 from resources.warehouse import Warehouse
 from tests.e2e import forkserver
 from tests.spoiling import spoil as spoil_hour
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import click
 
 #: So little that the rows of a month are sorted in pieces on the disk; much less makes many pieces, which take a minute
 #: to merge.

@@ -3,8 +3,6 @@
 Writes what it said and defined as JSON.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import runpy

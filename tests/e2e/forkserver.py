@@ -11,8 +11,6 @@ own. On its pipe stands, when it has ended, its exit status as `subprocess` has 
 Belongs here: telling phases apart from outside of the product. Does not belong here: killing, and what to expect then.
 """
 
-from __future__ import annotations
-
 import atexit
 import functools
 import gc
@@ -26,10 +24,11 @@ import sys
 import tempfile
 import threading
 import traceback
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 import dagster._time
@@ -45,9 +44,6 @@ from resources.datasets import SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES
 from resources.enterprise import Lists
 from resources.warehouse import Warehouse
 from tests import scripts_once
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 #: Where each phase is entered: the objects that hold the function, its name, the phase.
 PHASES: tuple[tuple[Any, str, str], ...] = (

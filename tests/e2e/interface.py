@@ -3,8 +3,6 @@
 Belongs here: starting and ending them, and asking the servers. Does not belong here: what tests expect of them.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

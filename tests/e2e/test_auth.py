@@ -3,8 +3,6 @@
 Every flow of passwords and tokens, what is told of it, and where secrets may come from.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

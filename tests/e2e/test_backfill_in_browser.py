@@ -4,8 +4,6 @@ Each is a separate process. A backfill is launched by clicking, of which one hou
 repeated when the file is whole.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import urllib.request

@@ -3,8 +3,6 @@
 A Dask scheduler and two workers convert the hours.
 """
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import duckdb

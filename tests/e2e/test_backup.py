@@ -3,8 +3,6 @@
 Killed on the way, taken again, restored elsewhere and compared row by row.
 """
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 from pathlib import Path

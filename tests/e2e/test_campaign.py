@@ -4,13 +4,11 @@ And the truth, row by row: `articles`, past moments, changes and bodies; with Wi
 from it.
 """
 
-from __future__ import annotations
-
 import random
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -26,9 +24,6 @@ from tests.builds import lay
 from tests.e2e.campaign import Campaign, Compactions, Hours, Publications, Readers, Snapshots, Stage
 from tests.e2e.conftest import Account, unfinished
 from tests.truth import HOUR, Published, Truth, assert_rebuilt_alike, assert_same
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 NAMESPACES = (0, 10)
 #: Of a hundred kills.

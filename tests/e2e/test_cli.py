@@ -1,7 +1,5 @@
 """The command line, as people and scripts meet it: what it tells, where, and with which exit code."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import io

@@ -1,7 +1,5 @@
 """A mirror that cron alone keeps, by the lines of `docs/run.md`."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Units for systemd, the image of containers. What they start exists and takes these words; linters find nothing wrong.
 """
 
-from __future__ import annotations
-
 import configparser
 import inspect
 import re

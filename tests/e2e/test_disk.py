@@ -1,7 +1,5 @@
 """Disks that nothing can be written to: a sentence that fits, before anything is made."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

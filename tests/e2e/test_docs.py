@@ -1,7 +1,5 @@
 """The documents: commands, SQL and Python of every page run on one filled data folder."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -3,8 +3,6 @@
 Counted as the table shows the hours, each once, with the dataset where there are several.
 """
 
-from __future__ import annotations
-
 import shutil
 
 from pipelines.cli.run import EXAMPLES

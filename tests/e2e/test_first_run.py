@@ -1,7 +1,5 @@
 """The first run of a newcomer, without an account: the sandbox of the data folder, in a process of its own."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

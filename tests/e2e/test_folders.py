@@ -1,7 +1,5 @@
 """The same data folder from everywhere: `.env` and a relative WME_DATA belong to the project's folder."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 

@@ -1,7 +1,5 @@
 """A project that is mirrored no longer is dropped whole: what it was, what stays, and kills on the way."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from pathlib import Path

@@ -4,8 +4,6 @@ A moment is a number of audit events (imports, opened files, connections, ...) t
 while after it. The signal goes to the whole process group, as a terminal sends it.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pty

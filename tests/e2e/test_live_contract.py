@@ -1,7 +1,5 @@
 """`make test-live` as its user runs it, with a sandbox as if it were the real service."""
 
-from __future__ import annotations
-
 import os
 import sys
 from datetime import UTC, datetime

@@ -3,8 +3,6 @@
 For people, for machines, and what is refused before it costs a unit.
 """
 
-from __future__ import annotations
-
 import json
 from datetime import timedelta
 

@@ -3,8 +3,6 @@
 A sentence that says what to do, and no traceback.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 

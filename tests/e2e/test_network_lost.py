@@ -1,7 +1,5 @@
 """The service is out of reach: a run that waits for it ends as any other (without waiting: tests/integration)."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

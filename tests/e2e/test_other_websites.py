@@ -4,8 +4,6 @@ The attacks come from a browser's pages. None starts anything, and nothing leads
 leaves nothing. (Forms that no browser sends: tests/unit/pipelines/test_webserver.py.)
 """
 
-from __future__ import annotations
-
 import json
 import signal
 import threading

@@ -1,7 +1,5 @@
 """The sandbox's page `/docs` in a browser: read, and a request sent from it, without any other host."""
 
-from __future__ import annotations
-
 from urllib.parse import urlsplit
 
 from playwright.sync_api import expect

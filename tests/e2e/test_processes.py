@@ -1,7 +1,5 @@
 """Several runs over one data folder: they wait for each other, and one that was killed blocks nobody."""
 
-from __future__ import annotations
-
 import dagster as dg
 import duckdb
 

@@ -1,7 +1,5 @@
 """Rejected lines: looked at, read again by a newer converter, and their hours done again without a loss."""
 
-from __future__ import annotations
-
 import base64
 import json
 import shutil

@@ -1,7 +1,5 @@
 """The page about the mirror in a browser: wide and narrow, light and dark, without a network, and without barriers."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 

@@ -5,8 +5,6 @@ secrets it was sent in its own error messages. Afterwards everything they left i
 and logs of Dagster, compressed or not, and every other file of the data folder.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

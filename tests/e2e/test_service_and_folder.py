@@ -3,8 +3,6 @@
 Where they come from, which commands name them, and which need neither.
 """
 
-from __future__ import annotations
-
 import json
 
 import click

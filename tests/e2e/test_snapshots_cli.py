@@ -1,7 +1,5 @@
 """`wme snapshots`, as people and scripts meet it: lists, dry runs, downloads, and what stops them."""
 
-from __future__ import annotations
-
 import json
 import signal
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """`wme stream` as its user runs it; `test_stream_soak.py` kills it and cuts it off."""
 
-from __future__ import annotations
-
 import signal
 from datetime import timedelta
 

@@ -4,8 +4,6 @@ There are cuts, SIGKILLs, a sandbox that begins anew, a full disk, and a clock t
 service is in the lake once at the end, and `articles_live` is the truth.
 """
 
-from __future__ import annotations
-
 import random
 import re
 import select
@@ -14,23 +12,20 @@ import sys
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 import pytest
 
 from resources.lake import Layout
 from resources.lake.live import LiveLake
-from resources.sandbox import Settings, running
+from resources.sandbox import Sandbox, Settings, running
 from resources.sandbox.world.world import micros
 from resources.tables import ARTICLE_CHANGES
 from resources.warehouse import Warehouse
 from tests.builds import lay
 from tests.e2e.conftest import PATIENCE_SECONDS, WME, Account, bare
 from tests.truth import Published, Truth, assert_same
-
-if TYPE_CHECKING:
-    from resources.sandbox import Sandbox
 
 STREAM = "/v2/articles"
 _HOUR = 3_600_000_000

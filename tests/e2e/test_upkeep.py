@@ -1,7 +1,5 @@
 """Keeping the published file as it should be, from the command line: publish, relocate."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The package as a wheel, in an environment of its own outside the checkout."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

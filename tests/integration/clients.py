@@ -1,14 +1,10 @@
 """Accounts of a sandbox, and how patient the clients are that use them."""
 
-from __future__ import annotations
-
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from resources.enterprise import RetryPolicy
-
-if TYPE_CHECKING:
-    from resources.sandbox import Sandbox
+from resources.sandbox import Sandbox
 
 PASSWORD = "First-Pass-1!"
 QUICK = RetryPolicy(retries=3, first_wait=0.002, longest_wait=0.01, connect_timeout=60, read_timeout=60)

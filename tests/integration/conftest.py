@@ -3,28 +3,22 @@
 Does not belong here: what tests expect of them.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pipelines.automation import discovery, sensors
 from resources import adapters
 from resources.enterprise import EnterpriseClient, Limits, Service
-from resources.sandbox import Settings, running
+from resources.sandbox import Sandbox, Settings, running
 from tests.builds import OpenWarehouse, close_all, lay
 from tests.integration.clients import PASSWORD, QUICK, new_account
 from tests.integration.daemon import Daemon, instance_in_memory, settings_of
 from tests.integration.mirror import PROJECTS, Mirror
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from resources.sandbox import Sandbox
 
 #: The sandbox's clock stands still here. After the first partition of the hourly assets, and past for every machine.
 NOW = datetime(2026, 1, 5, 7, 30, tzinfo=UTC)

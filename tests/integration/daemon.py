@@ -3,13 +3,13 @@
 Belongs here: asking them, and the runs between. Does not belong here: what tests expect of them.
 """
 
-from __future__ import annotations
-
 import uuid
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import yaml
@@ -19,6 +19,7 @@ from dagster._core.storage.runs import in_memory as runs_in_memory
 from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 from dagster._core.test_utils import create_run_for_test
 from pydantic import SecretStr
+from sqlalchemy import Connection
 from sqlalchemy.pool import SingletonThreadPool
 
 from assets.layers import key_of, recent_hours
@@ -27,16 +28,9 @@ from pipelines.definitions import build_defs
 from pipelines.process.processes import TEMPLATE
 from resources import datasets
 from resources.adapters import build_resources
+from resources.sandbox import Sandbox
 from resources.settings import Settings
 from tests.integration.clients import PASSWORD
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from sqlalchemy import Connection
-
-    from resources.sandbox import Sandbox
 
 #: Of a run: nobody reads its events from the console.
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}

@@ -1,21 +1,15 @@
 """The stream of a mirror's sandbox, kept in the lake as `wme stream` does."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
 
 from assets.steps.stream import keep
 from resources.datasets import ARTICLE_CHANGES
-from resources.datasets.live import LIVE_CHANGES
+from resources.datasets.live import LIVE_CHANGES, Step
 from resources.enterprise import StreamOptions
 from resources.lake.live import LiveLake
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime
-
-    from resources.datasets.live import Step
-    from tests.integration.mirror import Mirror
+from tests.integration.mirror import Mirror
 
 
 def live_lake(mirror: Mirror) -> LiveLake:

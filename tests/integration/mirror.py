@@ -3,17 +3,18 @@
 Belongs here: running the assets and looking at what they left. Does not belong here: what tests expect of it.
 """
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import dagster as dg
+import pytest
 from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
@@ -26,24 +27,16 @@ from assets.steps.rebuilding import Rebuilt, repaired
 from pipelines.definitions import build_defs
 from resources import connection
 from resources.adapters import ConfiguredEngine, ConfiguredEnterprise, ConfiguredLake, ConfiguredWarehouse
-from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
+from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES, Dataset
 from resources.engine import Engine, line_reporter
 from resources.enterprise import EnterpriseClient
 from resources.lake import Layout
+from resources.sandbox import Sandbox
 from resources.settings import Settings as PipelineSettings
 from resources.warehouse import Warehouse
 from tests.builds import OpenWarehouse, close_all, lay, looking
 from tests.integration.clients import QUICK
 from tests.integration.daemon import QUIET
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    import pytest
-
-    from resources.datasets import Dataset
-    from resources.sandbox import Sandbox
 
 PROJECTS = ("enwiki", "frwiki")
 #: Names that unfinished work may have, anywhere in a data folder.

@@ -4,15 +4,13 @@ The folder is the same each time. A program as well: `python -m tests.integratio
 tests/integration/recorded.json` records such a folder, and the digests that `test_recorded.py` expects.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import duckdb
 import pytest
@@ -21,16 +19,11 @@ from assets.steps.compaction import compact_lake
 from resources.data_folder import claim
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES, STRUCTURED_ARTICLES
 from resources.engine import Engine
-from resources.sandbox import Settings, running
+from resources.sandbox import Sandbox, Settings, running
 from resources.warehouse import Warehouse
 from tests.asking_everything import queries
 from tests.integration.listening import listen
 from tests.integration.mirror import Mirror
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from resources.sandbox import Sandbox
 
 NOW = datetime(2026, 2, 3, 5, 40, tzinfo=UTC)
 PROJECTS = ("enwiki", "frwiki")

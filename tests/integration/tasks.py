@@ -1,7 +1,5 @@
 """Functions that tests give to workers: a task is a function of a module."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

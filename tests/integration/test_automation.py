@@ -1,9 +1,7 @@
 """The sensors of snapshots, publications and the stream, and the checks that are asked for alone."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 import duckdb
@@ -21,10 +19,7 @@ from resources.datasets import ARTICLE_CHANGES
 from resources.datasets.live import files_of
 from resources.formatting import hour_text
 from tests.builds import close_all
-from tests.integration.daemon import FAILURE, QUIET, STARTED
-
-if TYPE_CHECKING:
-    from tests.integration.daemon import Daemon
+from tests.integration.daemon import FAILURE, QUIET, STARTED, Daemon
 
 NAME = "enwiki_namespace_0"
 ALL_PUBLISHED = "All loaded hours and snapshots have been applied and published."

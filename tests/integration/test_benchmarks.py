@@ -4,8 +4,6 @@ Compared are ratios of processor time within one run, which other load on the ma
 room for noise, and none for a converter that becomes twice as slow.
 """
 
-from __future__ import annotations
-
 import json
 import pathlib
 import subprocess

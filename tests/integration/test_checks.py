@@ -3,8 +3,6 @@
 Each passes on good data, and fails on exactly what it is there for, by itself too.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

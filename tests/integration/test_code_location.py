@@ -1,14 +1,14 @@
 """The code location as Dagster's own tools load it, and the graph as it was agreed on."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import dagster as dg
 import pytest
 
 from assets import layers, streams
@@ -18,11 +18,6 @@ from resources import datasets
 from resources.sandbox import Settings as SandboxSettings
 from resources.sandbox import running
 from resources.settings import Settings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import dagster as dg
 
 ROOT = Path(__file__).resolve().parents[2]
 GRAPH = Path(__file__).with_name("asset_graph.txt")

@@ -1,7 +1,5 @@
 """Archives of the service's byte form, made of real pages: nothing is lost, and memory stays bounded."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

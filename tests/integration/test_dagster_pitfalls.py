@@ -3,15 +3,14 @@
 Each is pinned here, so that an upgrade which changes it shows.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os
 import uuid
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -28,9 +27,6 @@ from assets.layers import HOUR, key_of
 from pipelines.process import processes
 from resources.adapters import HOURS_POOL, POOLS
 from resources.datasets import last_complete_hour
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Dagster calls a deprecated function of its own when assets are backfilled.

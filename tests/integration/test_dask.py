@@ -3,8 +3,6 @@
 The same files as on threads, whoever dies; and who is refused, and how.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import os

@@ -3,8 +3,6 @@
 Three that exist nowhere else, from a service on loopback to DuckDB and the terminal.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

@@ -1,12 +1,11 @@
 """The schedule of each hour, discovery, and layers that follow the one before them, evaluated as the daemon does."""
 
-from __future__ import annotations
-
 import os
 import shutil
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
@@ -21,12 +20,7 @@ from resources.datasets import ARTICLE_CHANGES, last_complete_hour
 from resources.formatting import hour_text, moment_text
 from resources.tables import HourState
 from resources.warehouse import HourStatus
-from tests.integration.daemon import FAILURE, STARTED, offered, span_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tests.integration.daemon import Daemon
+from tests.integration.daemon import FAILURE, STARTED, Daemon, offered, span_of
 
 LAKE = layers.lake_key(datasets.ARTICLE_CHANGES)
 WAREHOUSE = layers.warehouse_key(datasets.ARTICLE_CHANGES)

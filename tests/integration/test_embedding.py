@@ -1,13 +1,12 @@
 """The definitions merged into another Dagster project, with the code of `docs/library.md`."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -20,15 +19,11 @@ from pipelines.definitions import build_defs, hourly_partitions
 from pipelines.process import processes
 from resources import adapters
 from resources.adapters import build_resources
+from resources.sandbox import Sandbox
+from resources.settings import Settings
 from tests.builds import OpenWarehouse, lay
 from tests.integration.clients import PASSWORD
 from tests.integration.daemon import QUIET, STARTED, instance_in_memory, offered, settings_of, tick
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from resources.sandbox import Sandbox
-    from resources.settings import Settings
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "library.md"
 PREFIX = "encyclopedia"

@@ -1,7 +1,5 @@
 """Every endpoint of the description has its way through the project, or says why not."""
 
-from __future__ import annotations
-
 import ast
 from functools import cache, reduce
 from pathlib import Path

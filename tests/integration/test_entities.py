@@ -3,8 +3,6 @@
 They do so whatever happened to hours and snapshots before they were loaded.
 """
 
-from __future__ import annotations
-
 import random
 from contextlib import closing
 from datetime import UTC, datetime, timedelta

@@ -4,11 +4,10 @@ Each fault is followed from its sentence over what stays in the archive, the lak
 next run without it, which must end as if nothing had happened.
 """
 
-from __future__ import annotations
-
 import socket
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -17,10 +16,6 @@ from assets.layers import HOUR, key_of
 from resources.datasets import ARTICLE_CHANGES, named
 from resources.formatting import hour_text
 from tests.relay import Relay
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from datetime import datetime
 
 
 def heals(mirror: Any, hours: list[datetime]) -> None:

@@ -1,7 +1,5 @@
 """A snapshot that does not fit into memory goes through all layers within the memory allowed, for one unit a chunk."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 A partition that failed shows its own.
 """
 
-from __future__ import annotations
-
 import click
 import dagster as dg
 import pyarrow.parquet as pq

@@ -3,8 +3,6 @@
 Analysts find the pages of the present moment, with their texts, as the sandbox has them.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from contextlib import closing
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """The client at the sandbox: lookups at a rate limit, and files and lookups of every dataset, also as typed records."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 from concurrent.futures import ThreadPoolExecutor

@@ -1,9 +1,5 @@
 """Partitions that are not named, or named wrongly: the run says what to do instead, and no red partition stays."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from assets.layers import SNAPSHOT_KEYS
@@ -11,9 +7,7 @@ from pipelines.definitions import build_defs
 from resources import datasets
 from resources.datasets import Family
 from resources.settings import Settings
-
-if TYPE_CHECKING:
-    from tests.integration.mirror import Mirror
+from tests.integration.mirror import Mirror
 
 
 def run(mirror: Mirror, job: str, key: str | None = None) -> list[str]:

@@ -1,7 +1,5 @@
 """Poisoned sequences of a stream over HTTP, in every form in which an answer may come, and cut anywhere."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import threading

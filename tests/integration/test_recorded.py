@@ -4,8 +4,6 @@ The answers equal the recorded ones, also after the folder is rebuilt from its l
 taken after a compaction and in the middle of loads.
 """
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from pathlib import Path

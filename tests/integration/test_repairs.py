@@ -3,8 +3,6 @@
 What a lost hour changed is repaired, nothing is spent over the budget, and no kill pays twice.
 """
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What fails for good is retried by nobody: neither the daemon's run retries nor a sensor, until the cause is gone."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """Snapshots and chunks from the sandbox: planned within the quota, fetched as one set, and what ends that set."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import random

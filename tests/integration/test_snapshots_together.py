@@ -1,7 +1,5 @@
 """Several snapshots from the sandbox, one after another: what stops all of them, and what is looked at again."""
 
-from __future__ import annotations
-
 import pytest
 
 from pipelines.operations import snapshots

@@ -5,8 +5,6 @@ snapshot close it. The service retains them for six hours here, not for two days
 waits.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from contextlib import closing

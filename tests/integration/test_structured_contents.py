@@ -3,8 +3,6 @@
 What went in comes out, and what is derived of it agrees with it.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

@@ -4,8 +4,6 @@ They do so whatever happened to the hours before they were loaded. Without a bas
 in the hours. With snapshots, at past moments, and under kills: tests/e2e/test_campaign.py.
 """
 
-from __future__ import annotations
-
 import random
 from contextlib import closing
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Every public class of the trees of errors, found by looking: tests that go through them cannot forget a new one."""
 
-from __future__ import annotations
-
 from resources.engine.mapping import EngineError
 from resources.enterprise.errors import EnterpriseError
 from resources.lake import LakeError

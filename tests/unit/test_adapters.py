@@ -1,7 +1,5 @@
 """Settings in, library objects out: units, defaults, and the folder that is bound to one service."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The declared datasets: each is itself in every process, and no two share a table or a folder."""
 
-from __future__ import annotations
-
 import pickle
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Rules for every page of documentation: length, links, and names that exist."""
 
-from __future__ import annotations
-
 import argparse
 import inspect
 import re

@@ -1,7 +1,5 @@
 """After a loss of power a file is there whole or not at all: its bytes are made durable before it gets its name."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every error of ours arrives whole in another process: as itself, with its words and what it says of retries."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import pickle

@@ -1,7 +1,5 @@
 """Files that are there as a whole or not at all: writers that are killed, that meet, and that find no room."""
 
-from __future__ import annotations
-
 import errno
 import resource
 import signal

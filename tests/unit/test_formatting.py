@@ -1,7 +1,5 @@
 """Quantities and moments as people read them."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """What a process may use: cores and memory of the machine, less where control groups of either version say so."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -3,14 +3,11 @@
 Each is named in a sentence or made again, and nothing hangs.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from datetime import UTC, datetime, timedelta
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 import pytest
 from pydantic import TypeAdapter
@@ -37,9 +34,6 @@ from resources.remote import RemoteWorkers
 from resources.sandbox.files import read_state
 from resources.settings import SettingsError, types
 from resources.warehouse import Warehouse
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NOW = datetime(2026, 11, 23, 8, 5, tzinfo=UTC)
 

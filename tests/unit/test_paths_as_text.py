@@ -1,7 +1,5 @@
 """Paths may be strings wherever people begin: constructors and functions that the guides name."""
 
-from __future__ import annotations
-
 import inspect
 from datetime import UTC, datetime
 

@@ -1,7 +1,5 @@
 """The pictures of the documentation are small, and as fresh as what they show."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """An error inside the message of another one: a clause, never a sentence with its own advice and full stop."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 No text that users read has them (help, guides, messages, descriptions in the Dagster UI, the dictionary).
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import tokenize

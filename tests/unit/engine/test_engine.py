@@ -1,7 +1,5 @@
 """The engine keeps order, isolates failures, bounds parallel work; the line reporter says what it should."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

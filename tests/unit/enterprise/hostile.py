@@ -4,8 +4,6 @@ An honest answer of the fake service, spoilt in its status, headers, framing, bo
 random source, the request and the honest reply, and gives another reply or the bytes to send.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import socket

@@ -4,8 +4,6 @@ It is written for these tests only and shares nothing with the sandbox: cut bodi
 elsewhere and refused tokens are one line each here.
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime as dt
 import fnmatch

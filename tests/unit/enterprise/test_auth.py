@@ -1,7 +1,5 @@
 """Who logs in, who refreshes, and when: one login per refresh token, whoever asks."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import os

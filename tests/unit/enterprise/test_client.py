@@ -1,7 +1,5 @@
 """Lists and refusals: what the service's answers mean, each a different sentence."""
 
-from __future__ import annotations
-
 import datetime as dt
 import re
 import socket

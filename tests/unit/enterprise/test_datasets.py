@@ -1,7 +1,5 @@
 """Datasets that exist nowhere else: the client lists and fetches them by their declaration."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Downloads against a real server: one request to the service, resumed, verified, landed whole or not at all."""
 
-from __future__ import annotations
-
 import datetime as dt
 import os
 import random

@@ -1,7 +1,5 @@
 """The quotas of downloads: as the interface description has them."""
 
-from __future__ import annotations
-
 import pytest
 
 from resources.enterprise import endpoints, errors

@@ -1,7 +1,5 @@
 """`POST /v1/get-user` is undocumented: the token goes both ways, and nothing depends on an answer."""
 
-from __future__ import annotations
-
 import pytest
 
 from resources.enterprise import errors

@@ -4,8 +4,6 @@ Whatever comes, an operation ends as a result or as one `EnterpriseError`: short
 with nothing written outside of its folder. A failure names its seed: `run(world, seed)` is that case again.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import logging

@@ -1,7 +1,5 @@
 """A download whose process is killed while it lands its file: the next one finishes it, and no other file is left."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

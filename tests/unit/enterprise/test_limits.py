@@ -1,7 +1,5 @@
 """Answers that never end, in bytes or in time: what was taken of them is counted at the server."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import shutil

@@ -1,7 +1,5 @@
 """Lookups: what is sent for a title, both forms of an answer, and what a refusal says."""
 
-from __future__ import annotations
-
 import json
 from urllib.parse import quote
 

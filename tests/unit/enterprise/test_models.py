@@ -1,7 +1,5 @@
 """Recorded lists of the real service parse into the models, with no field lost."""
 
-from __future__ import annotations
-
 import datetime as dt
 import gzip
 import json

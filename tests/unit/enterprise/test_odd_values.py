@@ -1,7 +1,5 @@
 """Values that no honest service sends: each ends as a result or as one sentence, and is nowhere repeated raw."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import logging

@@ -1,7 +1,5 @@
 """The pace of requests: turns are apart as far as they should be, whatever the speed of the machine."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor

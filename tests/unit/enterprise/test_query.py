@@ -1,7 +1,5 @@
 """`fields`, `filters` and `limit`: how they are sent, and that nothing is sent that the service would ignore."""
 
-from __future__ import annotations
-
 import datetime as dt
 
 import pytest

@@ -1,7 +1,5 @@
 """Large files, whose ranges are fetched in parallel: one signed URL, resumed, joined, and never mixed up."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Archives read record by record: all that is good, and then an error that says what was not."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

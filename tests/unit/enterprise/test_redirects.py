@@ -1,7 +1,5 @@
 """A redirect from an address that counts as public leads no download into the operator's network."""
 
-from __future__ import annotations
-
 import socket
 from urllib.parse import urlsplit
 

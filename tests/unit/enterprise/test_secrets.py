@@ -1,7 +1,5 @@
 """Passwords, tokens and signed addresses are in no log, no exception text, no traceback and no repr."""
 
-from __future__ import annotations
-
 import logging
 import re
 import traceback

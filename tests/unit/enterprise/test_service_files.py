@@ -1,7 +1,5 @@
 """Single files of the service by path: their headers, written to any object, and read while they are fetched."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

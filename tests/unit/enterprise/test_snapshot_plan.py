@@ -1,7 +1,5 @@
 """Planning a snapshot: which form, why, and what it costs, from what the service and the disk said."""
 
-from __future__ import annotations
-
 import hashlib
 import pickle
 import re

@@ -1,7 +1,5 @@
 """What of a snapshot lies in a folder: complete, unfinished, of another version."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
 

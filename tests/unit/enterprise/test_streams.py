@@ -1,7 +1,5 @@
 """The streams as a client reads them: framing, positions, connections and their ends, and what waits in memory."""
 
-from __future__ import annotations
-
 import json
 import random
 import threading

@@ -1,7 +1,5 @@
 """What a digest or a retry would hide: bytes transferred, requests sent, and what was synced before what."""
 
-from __future__ import annotations
-
 import datetime as dt
 import os
 import random

@@ -3,8 +3,6 @@
 A test that fails says that a workaround can be deleted or must be adapted.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 import socket

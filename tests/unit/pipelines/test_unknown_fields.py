@@ -1,7 +1,5 @@
 """Fields that nobody declared, as analysts find them and as the status counts them."""
 
-from __future__ import annotations
-
 import json
 
 from pipelines.report.status import collect

@@ -1,7 +1,5 @@
 """Accounts, quotas, tokens and admissions as a client in any language sets them: by option and by control request."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The eight operations of `/v1` over HTTP: status codes, bodies, and the states they move an account through."""
 
-from __future__ import annotations
-
 import base64
 import json
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Hourly batches over HTTP: lists, single records, publication and retention, downloads and the object store."""
 
-from __future__ import annotations
-
 import hashlib
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime

@@ -1,7 +1,5 @@
 """The service as clients from elsewhere meet it: two hosts, slashes at the end, and answers as the description says."""
 
-from __future__ import annotations
-
 import socket
 from functools import cache
 from urllib.parse import quote, urlsplit

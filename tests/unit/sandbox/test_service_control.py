@@ -1,7 +1,5 @@
 """The controls under `/sandbox/`, the interface description, and the log of requests."""
 
-from __future__ import annotations
-
 import os
 from datetime import UTC, datetime, timedelta
 

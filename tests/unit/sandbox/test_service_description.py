@@ -1,7 +1,5 @@
 """The interface description: whole in itself, in the forms that are asked for, and the same as what is served."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import defaultdict

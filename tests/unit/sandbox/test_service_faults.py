@@ -1,7 +1,5 @@
 """Faults: each kind on a real answer, how they are counted and chosen, and what damage leaves of an archive."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

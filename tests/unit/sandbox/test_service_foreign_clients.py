@@ -1,7 +1,5 @@
 """Requests in the form of clients that were written elsewhere."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 from urllib.parse import quote

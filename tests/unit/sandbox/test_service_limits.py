@@ -1,7 +1,5 @@
 """The rate limit: so many at once, so many in the long run, for each user alone."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

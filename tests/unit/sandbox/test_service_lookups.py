@@ -1,7 +1,5 @@
 """Articles on demand over HTTP: titles, projects, `limit`, `filters`, `fields`, and what they cost."""
 
-from __future__ import annotations
-
 import json
 from urllib.parse import quote
 

@@ -1,7 +1,5 @@
 """The reference lists over HTTP: forms, `fields` and `filters` by GET and POST, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from urllib.parse import quote
 

@@ -1,7 +1,5 @@
 """Archives that are listed were made beforehand, by separate processes: counted in archives, not in seconds."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """Sandboxes in processes of their own: started once, joined by all, ended when idle, replaced when killed."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import contextlib
 import os

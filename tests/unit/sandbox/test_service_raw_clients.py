@@ -1,7 +1,5 @@
 """Requests as other languages' HTTP clients write them, byte for byte, on the data host and on that of the streams."""
 
-from __future__ import annotations
-
 import json
 import socket
 from contextlib import ExitStack

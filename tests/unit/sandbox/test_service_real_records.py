@@ -1,7 +1,5 @@
 """Real records against the shapes of the interface description. They are not part of the project and may be missing."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

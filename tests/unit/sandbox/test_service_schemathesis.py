@@ -1,7 +1,5 @@
 """Requests made by schemathesis from the interface description; every answer must be as described."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

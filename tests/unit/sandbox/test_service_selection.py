@@ -1,7 +1,5 @@
 """`fields` and `filters` on lists."""
 
-from __future__ import annotations
-
 import pytest
 
 from resources.sandbox.api.answers import encode

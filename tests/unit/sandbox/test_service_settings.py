@@ -1,7 +1,5 @@
 """Settings, their identity, and the command line that carries them to another process."""
 
-from __future__ import annotations
-
 import gzip
 import shutil
 from datetime import UTC, datetime, timedelta, timezone

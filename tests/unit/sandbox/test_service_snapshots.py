@@ -1,7 +1,5 @@
 """Snapshots and chunks over HTTP: lists, records, downloads, quotas, older copies, and when they are exported."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

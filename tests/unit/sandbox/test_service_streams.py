@@ -1,7 +1,5 @@
 """The streams: framing, positions, refusals, what is sent of each record, pace, and ends."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import select

@@ -1,7 +1,5 @@
 """Structured contents over HTTP: snapshots that are free, without chunks and listed twice, and lookups."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 

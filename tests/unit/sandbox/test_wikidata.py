@@ -1,7 +1,5 @@
 """Wikidata in the sandbox: its world, its snapshots and hours, and how both agree."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import Counter

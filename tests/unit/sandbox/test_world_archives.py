@@ -1,7 +1,5 @@
 """Hour files: form, order, repetitions, what they hold, and how they are made and kept."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

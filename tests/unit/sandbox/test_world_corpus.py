@@ -1,7 +1,5 @@
 """A folder of real records behind the world's pages."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Events of the world: kinds of change, their order, their numbers, and their form on the wire."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Reference lists: their shapes, and their facts against recorded answers of the service."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from pathlib import Path

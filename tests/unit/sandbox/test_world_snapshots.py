@@ -1,7 +1,5 @@
 """Snapshots: what they hold against the page table, both forms, determinism, how they are made and kept."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import subprocess

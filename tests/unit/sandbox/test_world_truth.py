@@ -4,8 +4,6 @@ The files are folded here by the published rule, naively: an `update` is live wh
 and no `update` of its page id is newer. The truth is read from the page table.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from datetime import UTC, datetime, timedelta

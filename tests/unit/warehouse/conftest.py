@@ -1,7 +1,5 @@
 """A lake made by hand: Parquet files of the declared schema, and what a conversion would say of them."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import shutil

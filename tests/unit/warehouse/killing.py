@@ -8,8 +8,6 @@ Before that, each child kills itself before a later statement of the same operat
 left nothing half done.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

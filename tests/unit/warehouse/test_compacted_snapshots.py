@@ -3,8 +3,6 @@
 The same pages, entities, states and bodies, whatever happens before, between and after, in few sorted files.
 """
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import replace
 from datetime import timedelta

@@ -3,8 +3,6 @@
 The same rows, whatever happens before, between and after, and few files however long the history is.
 """
 
-from __future__ import annotations
-
 import random
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 Nothing where they agree, and exactly what one of them lacks or says otherwise.
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from datetime import timedelta

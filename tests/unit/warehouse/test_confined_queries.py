@@ -1,7 +1,5 @@
 """Queries of `wme sql`: they read the published file and its lake, reach nothing else, and write nothing."""
 
-from __future__ import annotations
-
 import sys
 
 import duckdb

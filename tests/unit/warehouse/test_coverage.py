@@ -1,7 +1,5 @@
 """Every hour has a row that says what became of it."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

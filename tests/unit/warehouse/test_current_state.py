@@ -1,7 +1,5 @@
 """Incremental = rebuild = the rule, written naively here, for rows in which everything collides."""
 
-from __future__ import annotations
-
 import random
 from datetime import UTC, datetime, timedelta
 

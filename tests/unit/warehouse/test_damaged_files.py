@@ -1,7 +1,5 @@
 """Lake files that are damaged are treated like missing ones: the rest is published, and they are named."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

@@ -3,8 +3,6 @@
 Their tables, loads, coverage and publication follow from the declaration.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 

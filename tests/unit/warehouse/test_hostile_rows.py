@@ -3,8 +3,6 @@
 A row is null or missing in a view, and no view fails.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Instances of DuckDB that are kept: nothing passes from one user to the next, and none is kept that may be spoilt."""
 
-from __future__ import annotations
-
 import os
 
 import duckdb

@@ -1,7 +1,5 @@
 """SIGKILL at any moment, then the same again: the same tables, nothing left over, nothing half in what analysts see."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

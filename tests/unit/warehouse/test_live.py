@@ -1,7 +1,5 @@
 """Events of the stream in the views: analysts find what the files of their hours would have brought."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """An hour goes in whole, once, and says what it did."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 

@@ -3,8 +3,6 @@
 Locks are given back whatever happened, and held against whoever would remove what is about to be named.
 """
 
-from __future__ import annotations
-
 import logging
 import subprocess
 import sys

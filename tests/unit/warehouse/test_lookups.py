@@ -1,7 +1,5 @@
 """Answers about single pages: which titles they say are gone, and which pages of rejected lines are asked for."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 from tests.builds import ask

@@ -1,7 +1,5 @@
 """What the warehouse does stays within the memory that it is allowed, however many pages or events there are."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

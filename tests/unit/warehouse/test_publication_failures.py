@@ -1,7 +1,5 @@
 """Publications that are killed, fail or meet one another; readers keep their file, and see whole hours only."""
 
-from __future__ import annotations
-
 import errno
 import filecmp
 import os

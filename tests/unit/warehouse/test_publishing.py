@@ -1,7 +1,5 @@
 """What analysts open: whole, described, readable from anywhere, replaced at once."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import stat

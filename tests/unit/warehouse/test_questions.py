@@ -1,7 +1,5 @@
 """The first questions, each on rows whose answer is known; the pages at a moment against the rule, written naively."""
 
-from __future__ import annotations
-
 import re
 from datetime import timedelta
 

@@ -1,7 +1,5 @@
 """A build file that DuckDB refuses is replaced by the published one, or by a new one, and says so."""
 
-from __future__ import annotations
-
 import logging
 import os
 import shutil

@@ -3,8 +3,6 @@
 What is left is what a first load would have left.
 """
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from itertools import cycle, product
 

@@ -3,8 +3,6 @@
 The rows have known answers.
 """
 
-from __future__ import annotations
-
 import json
 import random
 

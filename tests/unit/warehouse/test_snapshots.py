@@ -1,7 +1,5 @@
 """A snapshot comes in whole or not at all, lies underneath the changes, and the replaced ones stay for a while."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 

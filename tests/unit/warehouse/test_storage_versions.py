@@ -1,7 +1,5 @@
 """The published file in either storage version, and in the hands of another DuckDB than the one that made it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -3,8 +3,6 @@
 Changes of older hours are read from compacted files, and nobody who asks for changes, pages or the past notices.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

@@ -1,7 +1,5 @@
 """DuckDB's texts that the warehouse relies on; a failure here says that an entry of `workarounds` must change."""
 
-from __future__ import annotations
-
 import duckdb
 import pytest
 

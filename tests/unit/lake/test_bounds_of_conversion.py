@@ -82,13 +82,16 @@ def test_many_small_members_share_row_groups(lake, rows, ending):
 def test_places_in_members_of_one_buffer(lake, rows, mark):
     lines = [json.dumps(lake.record(n)).encode() for n in range(3)]
     data = mark + lines[0] + b"\n\n \nbad\n" + lines[1]
-    made = convert(lake.archive(*[data] * 5, b"", mark, b"\n", b"worse"), lake.layout)
-    assert made.row_count == 10
-    found = [(row["member"], row["line_number"], row["byte_offset"], row["raw"]) for row in rows(made.rejects_path)]
-    assert found == [
-        *((f"enwiki_namespace_0_{n}.ndjson", 4, data.index(b"bad"), b"bad") for n in range(5)),
-        ("enwiki_namespace_0_8.ndjson", 1, 0, b"worse"),
-    ]
+    # so many line feeds are a block of their own, and all else is a later one of the same buffer
+    for before in (b"", b"\n" * 2 * BLOCK_LINES_MAX):
+        made = convert(lake.archive(*[data] * 5, b"", mark, b"\n" + before, before + data, b"worse"), lake.layout)
+        assert made.row_count == 12
+        found = [(row["member"], row["line_number"], row["byte_offset"], row["raw"]) for row in rows(made.rejects_path)]
+        assert found == [
+            *((f"enwiki_namespace_0_{n}.ndjson", 4, data.index(b"bad"), b"bad") for n in range(5)),
+            ("enwiki_namespace_0_8.ndjson", 4 + len(before), len(before) + data.index(b"bad"), b"bad"),
+            ("enwiki_namespace_0_9.ndjson", 1, 0, b"worse"),
+        ]
 
 
 def archive_of(path: Path, pieces: list[tuple[bytes, int]], level: int = 1) -> int:

@@ -115,6 +115,24 @@ def test_what_cannot_be_is_said_before_anything_is_read(lake, options, words):
     assert not lake.layout.lake.exists()
 
 
+def test_columns_are_encoded_as_they_are_declared(lake):
+    made = lake.convert(*changes(lake, 20), b"bad")
+    # statistics of texts that may be equal in millions of rejects would take longer than all else
+    repeated = {REJECTED_LINES[name] for name in ("project_id", "archive", "member", "reason", "raw")}
+    for path, table, left_out in ((made.path, ARTICLE_CHANGES, set()), (made.rejects_path, REJECTED_LINES, repeated)):
+        metadata = pq.read_metadata(path)
+        assert b"conversion" in metadata.metadata
+        leaves = map(metadata.row_group(0).column, range(metadata.num_columns))
+        for leaf in (leaf for leaf in leaves if "." not in leaf.path_in_schema):
+            column = table[leaf.path_in_schema]
+            assert leaf.is_stats_set is not (column.body or column in left_out)
+            is_empty = leaf.is_stats_set and leaf.statistics.null_count == metadata.num_rows
+            is_plain = column.body or column.rising or is_empty or column.type == pa.bool_()
+            assert ("RLE_DICTIONARY" in leaf.encodings) is not is_plain
+            assert ("DELTA_BINARY_PACKED" in leaf.encodings) is column.rising
+            assert (leaf.bloom_filter_offset is not None) is column.lookup
+
+
 @pytest.mark.usefixtures("small_blocks")
 def test_progress_rises_to_the_whole_archive(lake):
     seen: list[tuple[int, int]] = []

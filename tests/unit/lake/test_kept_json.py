@@ -1,12 +1,10 @@
 """Columns that are kept as JSON: the text is what the record has, byte for byte, whichever way the line was read."""
 
 import json
-import pathlib
 
 from resources.datasets import STRUCTURED_ARTICLES
 from resources.lake.decode.records import RecordReader
 
-REAL = pathlib.Path(__file__).resolve().parents[4] / "shared/data/real/enterprise/structured-contents"
 GIVEN = {"snapshot_id": "enwiki_namespace_0", "snapshot_version": "0" * 32, "project_id": "enwiki", "namespace_id": 0}
 START = (
     '{"name":"Page","identifier":1,"date_modified":"2026-11-19T05:10:11Z","version":{"identifier":9},'
@@ -19,7 +17,7 @@ KEPT = [
     json.dumps({f"key {n}": n for n in range(700)}),
     json.dumps([{"type": "paragraph", "value": "x" * n} for n in range(70)]),
 ]
-#: What is no JSON, by the beginning of the reason.
+#: What is no JSON, by the beginning of the reason. `\udcc3` is the byte C3, behind which UTF-8 has another byte.
 REFUSED = {
     "The key a appears twice in one object.": ['{"a":1,"a":2}', '[{"b":[{"a":1,"\\u0061":2}]}]'],
     "The key sections appears twice in one object.": ['[1],"sections":[2]'],
@@ -27,7 +25,9 @@ REFUSED = {
     "Not valid JSON: NaN is not a JSON number.": ["[NaN]"],
     "Not valid JSON": [
         *("[01]", "[1,]", '{"a" 1}', '["\\x"]', '["\t"]', "[1}", "[", "nul", "[1.]", "[-]"),
+        *("[trux]", "[falsx]", '{"a":1,}', "[1 2]"),
     ],
+    "Not valid UTF-8": ['["\udcc3("]'],
     "Nested too deeply to be a record.": ["[" * 600 + "]" * 600],
 }
 
@@ -62,8 +62,8 @@ def test_what_is_not_json_is_rejected(how):
     expected = [reason for reason, texts in REFUSED.items() for _ in texts]
     lines = [f'{START},"sections":{text}}}' for texts in REFUSED.values() for text in texts]
     good = f'{START},"sections":[1]}}'
-    rows = read("".join(f"{bad}\n{good}\n" for bad in lines).encode())
+    rows = read("".join(f"{bad}\n{good}\n" for bad in lines).encode(errors="surrogateescape"))
     assert rows.batch.column("sections_json").to_pylist() == ["[1]"] * len(lines)
-    assert [raw.decode() for raw in rows.rejects["raw"].to_pylist()] == lines
+    assert [raw.decode(errors="surrogateescape") for raw in rows.rejects["raw"].to_pylist()] == lines
     for reason, begin in zip(rows.rejects["reason"].to_pylist(), expected, strict=True):
         assert reason.startswith(begin), reason

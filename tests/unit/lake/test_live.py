@@ -118,6 +118,7 @@ def test_a_clock_that_is_set_back_and_comes_again_to_the_same_hour_loses_nothing
         while lake.merge() is not None:
             pass
         assert stored(layout) == Counter((n % 3, n) for n in range(number + 1))
+        assert lake_of(layout).last() == lake.last()
     # the steps of one hour that follow one another are merged as ever
     assert len(list(lake.files())) < 11
 

@@ -76,6 +76,17 @@ def test_blocks_without_a_line(decoder, block):
     assert (len(decoded.batch), decoded.line_count, len(decoded.left), [*decoded.unknown]) == (0, 0, 0, [])
 
 
+def test_places_of_unknown_fields_and_of_a_short_line(lake, decoder):
+    record = lake.record(2, new="x")
+    record["version"]["mood"] = ["é"]
+    before = b"\n" + lake.lines(lake.record(1), b"oops")
+    line = lake.lines(record).rstrip()
+    fields = [(("version",), b"mood", b'["\\u00e9"]'), ((), b"new", b'"x"')]
+    decoded = decode(decoder, before + line)
+    assert [*decoded.unknown] == [((3, 1, len(before), len(before + line)), fields)]
+    assert decoded.left["row"].to_pylist() == [1]
+
+
 def test_a_living_batch_is_never_written_over(lake, decoder):
     kept = [decode(decoder, lake.lines(lake.record(n, article_body={"html": f"<p>{n}</p>" * 1000}))) for n in range(5)]
     assert [one.batch.column("html")[0].as_py() for one in kept] == [f"<p>{n}</p>" * 1000 for n in range(5)]

@@ -237,6 +237,8 @@ class TestSchedule:
             answer = client.call(f"{path}/download", allow_redirects=True)
             assert md5(answer.content) == client.call(path).json()["version"]
             assert "_group_1.tar.gz" in answer.url
+        assert client.call(LIST).json()[0] == free
+        assert client.call(f"{CHUNKS}/0").json() in client.call(CHUNKS).json()
         client.sandbox.accounts.set_groups("sandbox", ["group_2"])
         assert client.call(ONE).json() == paid
 

@@ -100,6 +100,7 @@ def odd(*replies, cuts=(1000,), ranges=True, chunked=False, then=lambda _: None)
 
 CONTENT = random.Random(7).randbytes(400_000)  # as of the fixture
 HEALING = [Reply(503, b"<Error/>"), Reply(500), Reply(drop=True)]
+PARTS = [{}, *({"Content-Range": f"bytes 1000-{last}/400000"} for last in (999, 400_000))]
 TAIL = Reply(206, CONTENT[1000:3000], {"Content-Range": "bytes 1000-2999/400000"})
 
 
@@ -117,7 +118,8 @@ TAIL = Reply(206, CONTENT[1000:3000], {"Content-Range": "bytes 1000-2999/400000"
         *((odd(*[one] * 2, cuts=()), [None] * 2, (1, 1)) for one in HEALING),
         (odd(Reply(200, CONTENT, {"ETag": '"a"'}, chunked=True), cuts=()), [], (1, 1)),  # ends with its last chunk
         (odd(Reply(200, CONTENT, {"Content-Length": "500000"}, cut=400_000), cuts=()), ["bytes=400000-", None], (2, 2)),
-        (odd(Reply(206, b"?" * 399_000)), ["bytes=1000-"] * 2, (1, 1)),  # does not say which part it is
+        # does not say which part it is, or one that cannot be
+        *((odd(Reply(206, b"?" * 399_000, part)), ["bytes=1000-"] * 2, (1, 1)) for part in PARTS),
     ],
 )
 def test_a_body_that_breaks_off_goes_on_where_it_stopped_and_nothing_odd_is_mixed_in(

@@ -16,7 +16,7 @@ from resources.enterprise import Limits, RetryPolicy, errors, models
 from resources.enterprise.download import object_reader
 from resources.enterprise.http import bounds
 from tests.unit.enterprise.conftest import QUICK
-from tests.unit.enterprise.loopback import Reply, Sender
+from tests.unit.enterprise.loopback import Reply, Sender, error_reply
 
 NAME = "enwiki_namespace_0"
 #: Beyond what was taken, a server can be rid of what fits into the buffers of two sockets.
@@ -151,6 +151,15 @@ def test_time_spent_on_a_login_is_not_that_of_the_answer(client, fake, clock, se
     fake.script("/v1/login", late)
     assert len(client.lists.reference("codes")) == 1
     assert seconds.seconds == 400 > Limits().answer_seconds
+
+    def refused(_):
+        seconds.seconds += 200
+        return error_reply(401, "Jwt is expired")
+
+    fake.script("/v2/codes", refused)
+    fake.script("/v1/token-refresh", late)
+    assert len(client.lists.reference("codes")) == 1
+    assert seconds.seconds == 800
 
 
 # --- downloads ------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -141,6 +142,31 @@ def test_a_range_that_hangs_does_not_hold_up_the_failure_of_another(make_client,
     assert fake.store.stalls_sat_out == 0
     assert names(target) == [target.name + ".part"]
     assert (target.parent / (target.name + ".part")).stat().st_size == 10
+
+
+def test_a_range_that_waits_is_ended_by_the_failure_of_another(make_client, fake, batch, target, hour):
+    waits, waited = threading.Event(), []
+
+    class Patient(RetryPolicy):
+        def wait(self, attempt, asked=None):
+            waited.append(attempt)
+            waits.set()
+            return 10.0
+
+    def gone(_):
+        assert waits.wait(120)
+        return Reply(404)
+
+    stall, began = threading.Event(), time.monotonic()
+    client = make_client(retry=Patient(read_timeout=20), limits=Limits(**LIMITS))
+    fake.script("/objects/*", fake.object, Reply(503), gone, gone)
+    fake.cut(10, stall=stall)
+    with pytest.raises(errors.NotFound):
+        client.hours.download(hour, batch, target)
+    stall.set()
+    # the pause is cut short, and so is the next answer
+    assert time.monotonic() - began < 10
+    assert waited == [1]
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,8 @@ def test_list_shows_the_mirrored_snapshots_and_names_the_projects_that_have_none
     assert all(len(s["version"]) == 32 and s["size_bytes"] > 1000 and s["date_modified"] for s in listed)
     told = call("snapshots", "list", "--project", "frwiki", "--json", environ=environ)
     assert [json.loads(line)["identifier"] for line in told.out.splitlines()] == [OTHER, "frwiki_namespace_14"]
+    told = call("snapshots", "chunks", NAME, "1", environ=environ)
+    assert [json.loads(line)["identifier"] for line in told.out.splitlines()] == [f"{NAME}_chunk_1"]
     assert downloads(service) == []
 
 

@@ -16,9 +16,12 @@ import pytest
 
 from assets.steps import stream
 from assets.steps.stream import loaded_hours
+from resources import datasets
 from resources.sandbox import Settings, running
 from resources.sandbox.store import topics
 from resources.sandbox.world.world import micros
+from resources.tables import HourState
+from resources.warehouse import HourStatus
 from tests.integration import listening
 from tests.integration.mirror import Mirror
 from tests.truth import HOUR, Published, Truth, assert_same
@@ -102,14 +105,18 @@ def test_outages_are_caught_up_while_events_are_retained_and_longer_ones_closed_
     now = clock.now()
     after = published(mirror, now - KEPT, now)
     assert published(mirror, stopped, now) - after
+    nothing = HourStatus(now.replace(hour=10, minute=0), *SCOPE[0], HourState.EMPTY)
+    mirror.warehouse.record_statuses([nothing], dataset=datasets.ARTICLE_CHANGES)
+    mirror.publish()
     _, (sentence,) = listen(mirror, len(after))
     assert kept(mirror) == Counter(everything | after)
     assert (
         "and the service no longer retains the next events. Events published until 2026-02-03 11:40 are missing from "
         "the stream." in sentence
     )
-    files = r"The files for \d hours in this range are not loaded \(2026-02-03 0\d:00 to 2026-02-03 11:00\)"
-    assert re.search(files, sentence)
+    files = r"The files for (\d) hours in this range are not loaded \(2026-02-03 0(\d):00 to 2026-02-03 11:00\)"
+    count, first = re.search(files, sentence).groups()
+    assert int(count) == 12 - int(first) - 1  # all but the empty hour
     assert "The next loaded snapshot corrects the current state" in sentence
     # told once: from now on the stream is read
     assert listen(mirror, 0) == ([], [])

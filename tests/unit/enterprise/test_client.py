@@ -52,6 +52,10 @@ def test_the_hour_is_written_in_utc_and_what_is_none_is_not_sent(client, fake):
     assert fake.api.requests == []
     client.hours.listing(HOUR.astimezone(dt.timezone(dt.timedelta(hours=-7))))
     assert len(fake.api.seen(LIST)) == 1
+    evening = LIST.replace("/05", "/17")
+    fake.script(evening, json_reply([]))
+    client.hours.listing(HOUR + dt.timedelta(hours=12))
+    assert len(fake.api.seen(evening)) == 1
 
 
 def test_a_batch_that_is_not_in_its_hour_is_not_found(client, fake, hour, content):

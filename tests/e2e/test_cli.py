@@ -126,6 +126,7 @@ def test_dry_run_tells_what_would_be_fetched_and_fetches_nothing(environ, filled
         (["sql"], "No query was specified"),
         (["batches", "20th"], "is not a valid hour"),
         (["ui", "--port", "0"], "0 is not in the range"),
+        (["worker"], "No scheduler was specified."),
         (["snapshots", "plan"], "Missing argument 'ID...'"),
         (
             ["snapshots", "plan", "../enwiki"],

@@ -199,16 +199,18 @@ def test_workers_that_do_not_see_the_folder_are_refused(shared, tmp_path):
     assert not list((data / "lake").glob("*probe*"))
 
 
-def test_nobody_at_the_address_is_said_within_the_time_allowed(tmp_path):
-    with (
-        closing(Cluster(f"dask://127.0.0.1:{free_port()}", versions(), tmp_path, TimeLimits(answer=0.5))) as connection,
-        pytest.raises(
+def test_nobody_at_the_address_is_said_within_the_time_allowed_and_then_at_once(tmp_path):
+    address = f"dask://127.0.0.1:{free_port()}"
+    with closing(Cluster(address, versions(), tmp_path, TimeLimits(answer=0.5))) as connection:
+        with pytest.raises(
             errors.EngineUnreachableError,
             match=r"^No scheduler responded at dask://127\.0\.0\.1:\d+ within 0\.5 s .*dask scheduler",
-        ) as refused,
-    ):
-        connection.map(tasks.double, calls((1,)), print)
+        ) as refused:
+            connection.map(tasks.double, calls((1,)), print)
+        with pytest.raises(errors.EngineUnreachableError) as again:
+            connection.map(tasks.double, calls((1,)), print)
     assert refused.value.retryable
+    assert again.value is refused.value, "nobody waits for the scheduler a second time"
 
 
 def test_a_missing_extra_is_named():

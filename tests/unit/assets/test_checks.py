@@ -8,9 +8,11 @@ import dagster as dg
 import duckdb
 import pytest
 
-from assets import checks, coverage_checks, layers
+from assets import checks, coverage_checks, layers, lookups
 from resources import datasets
+from resources.adapters import ConfiguredEngine
 from resources.datasets import last_complete_hour
+from resources.enterprise.errors import ServiceUnavailable
 from resources.tables import NO_SNAPSHOT, HourState
 from resources.warehouse import Comparison, HourStatus, LakeFileError, Warehouse
 from tests.unit.assets.conftest import NEXT, record
@@ -218,6 +220,17 @@ def test_a_project_without_a_snapshot_fails_its_check(bench):
     bench.warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 1)]]))
     told = covered(bench, check=coverage_checks.snapshots_loaded)
     assert (told.passed, told.description) == (True, None)
+
+
+def test_pages_are_not_called_wrong_while_the_service_is_away(bench, monkeypatch):
+    def fail(*_arguments):
+        raise ServiceUnavailable("The service did not respond.")
+
+    monkeypatch.setattr(lookups, "reconcile", fail)
+    parts = bench.resources()
+    engine = ConfiguredEngine(parts["lake"].settings)
+    told = coverage_checks.articles_as_looked_up(dg.build_asset_check_context(), **parts, engine=engine)
+    assert (told.passed, told.description) == (True, "Nothing was compared: The service did not respond.")
 
 
 def test_what_the_stream_and_the_files_differ_in_is_a_warning_with_the_counts(bench, monkeypatch):

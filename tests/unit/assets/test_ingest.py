@@ -1,6 +1,7 @@
 """One hour after another through the layers: what each is given, what it tells, what is remembered of a failure."""
 
 from datetime import timedelta
+from unittest.mock import Mock
 
 import pytest
 
@@ -12,6 +13,7 @@ from resources.datasets import ARTICLE_CHANGES
 from resources.enterprise.errors import NotPublishedYet, RetentionPassed, UnreachableError
 from resources.formatting import size_text
 from resources.tables import HourState
+from resources.warehouse import LakeFileError, Warehouse
 from tests.builds import loaded_digests
 from tests.unit.assets.conftest import NEXT, record
 from tests.unit.enterprise.conftest import HOUR
@@ -39,6 +41,20 @@ def test_hours_that_cannot_be_planned_fail_alone_and_stand_in_the_coverage(bench
     }
     assert bench.said[0] == "list: 3 hours"
     assert len(bench.said) == 2
+
+
+def test_changes_of_visibility_are_kept_with_each_hour_and_if_that_fails_the_hour_is_loaded_all_the_same(
+    bench, monkeypatch, caplog
+):
+    keep = Mock(side_effect=LakeFileError("The stream cannot be read."))
+    monkeypatch.setattr(Warehouse, "keep_visibility_changes", keep)
+    bench.serve("enwiki", 1)
+    run = bench.run()
+    run.plan([HOUR], bench.client)
+    assert [layer.key for layer in run.ingest(HOUR, ALL, bench.client)] == ALL
+    assert keep.call_count == 1
+    assert "The stream cannot be read." in caplog.text
+    assert bench.states() == {(HOUR, "enwiki", 0): HourState.LOADED}
 
 
 def test_an_hour_past_the_retention_that_is_archived_comes_from_the_archive(bench):

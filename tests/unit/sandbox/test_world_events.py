@@ -61,6 +61,13 @@ def test_every_kind_of_change_at_least_five_times_in_any_three_hours(tmp_path, r
         assert all(2000 <= sum(hour.values()) <= 2600 for hour in hours)
 
 
+def test_titles_of_new_pages_that_a_small_world_does_not_make_belong_to_nobody(tmp_path):
+    timetable = World(Settings(state=tmp_path, changes_per_hour=20))._wiki("enwiki").timetable
+    titles = [timetable._titles.fresh(number) for number in range(timetable.places)]
+    made = [title for title in titles if [*timetable.with_title(title)]]
+    assert 0 < len(made) < len(titles)
+
+
 def test_the_default_world_has_pages_by_the_ten_thousands_and_big_worlds_by_the_hundred_thousands():
     titles = Titles(lexicon_of("en"))
     assert 30_000 < sum(cast.families for cast in Timetable(1, "enwiki", (0,), 2200, titles).casts) < 60_000

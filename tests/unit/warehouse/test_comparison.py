@@ -6,14 +6,17 @@ Nothing where they agree, and exactly what one of them lacks or says otherwise.
 import random
 from collections import Counter
 from datetime import timedelta
+from unittest.mock import Mock
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from resources.datasets.live import LIVE_CHANGES, METADATA_KEY, Step, facts_of, path_of
 from resources.tables import ARTICLE_CHANGES, HourState
-from resources.warehouse import HourStatus, LakeFileError
+from resources.warehouse import HourStatus, LakeFileError, WarehouseFullError
+from resources.warehouse.read import comparison
 from tests.builds import ask
 from tests.unit.warehouse.conftest import START
 
@@ -122,6 +125,15 @@ def test_a_faultless_hour_has_no_difference_and_a_damaged_file_is_named(mirror):
             compared(mirror)
         path.write_bytes(whole)
         assert len(compared(mirror)) == 8
+
+
+def test_memory_that_runs_out_is_blamed_on_no_file(mirror, monkeypatch):
+    hours = events(mirror.lake)
+    load(mirror, hours)
+    stream(mirror, hours)
+    monkeypatch.setattr(comparison, "_compare", Mock(side_effect=duckdb.OutOfMemoryException("Nothing is left.")))
+    with pytest.raises(WarehouseFullError, match="Nothing is left"):
+        compared(mirror)
 
 
 def test_what_one_side_lacks_or_says_otherwise_is_counted_and_shown(mirror):

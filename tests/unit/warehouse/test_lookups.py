@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+from resources.tables import HourState
+from resources.warehouse import HourStatus
 from tests.builds import ask
 
 NOT_FOUND = [(100, (("A B", None), ("C", None))), (111, (("A_B", None), ("C", None)))]
@@ -79,3 +81,13 @@ def test_a_page_of_a_rejected_line_is_asked_for_again_after_ten_minutes(lake, wa
     assert warehouse.uncertain_pages(["frwiki"], [0], 10, clock()) == []
     assert warehouse.uncertain_pages(["enwiki"], [14], 10, clock()) == []
     assert warehouse.uncertain_pages(["enwiki"], [0], 0, clock()) == []
+
+
+def test_pages_are_looked_up_until_they_are_read_after_the_end_of_a_lost_hour(lake, warehouse, clock):
+    pages = [lake.change(number, name, number) for number, name in enumerate(["Early", "In time", "Never"], 1)]
+    warehouse.load_hour(lake.hour(0), [lake.file(0, pages)])
+    warehouse.record_statuses([HourStatus(lake.hour(1), "enwiki", 0, HourState.PAST_RETENTION)])
+    warehouse.apply_changes()
+    at_its_end = 120 - 7 / 60e6  # minutes, to which `lookups` adds 7 microseconds
+    warehouse.load_lookups([lake.lookups(119, ("Early", pages[0])), lake.lookups(at_its_end, ("In_time", pages[1]))])
+    assert [name for _, _, name in warehouse.uncertain_pages(["enwiki"], [0], 10, clock())] == ["Never", "Early"]

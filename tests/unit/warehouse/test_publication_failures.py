@@ -8,10 +8,12 @@ import sys
 from pathlib import Path
 from unittest.mock import Mock
 
+import duckdb
 import pytest
 
 from resources import datasets
 from resources.warehouse import WarehouseFullError
+from resources.warehouse.publisher import Publisher
 from tests.builds import NO_BAR, close_all
 from tests.unit.warehouse.killing_steps import PUBLISHING
 
@@ -117,6 +119,18 @@ def test_failure_while_the_file_is_copied_or_synchronized_changes_nothing_and_le
         assert (after.st_ino, after.st_size, after.st_mtime_ns) == (before.st_ino, before.st_size, before.st_mtime_ns)
         # half a copy would keep a full disk full, and no hour could be fetched
         assert not list(mirror.warehouse.data.glob("*.tmp*"))
+    assert mirror.warehouse.publish().changed
+    mirror.assert_whole()
+
+
+def test_a_failure_that_no_lake_file_explains_is_not_tried_again(mirror, monkeypatch):
+    mirror.load()
+    refuse = Mock(side_effect=duckdb.OutOfMemoryException("Nothing is left."))
+    with monkeypatch.context() as patch:
+        patch.setattr(Publisher, "_write", refuse)
+        with pytest.raises(WarehouseFullError, match="Nothing is left"):
+            mirror.warehouse.publish()
+    assert refuse.call_count == 1
     assert mirror.warehouse.publish().changed
     mirror.assert_whole()
 

@@ -273,6 +273,15 @@ def older(tmp_path_factory, make_lake):
     return made.warehouse
 
 
+def test_a_compaction_fails_if_older_hours_cannot_leave(mirror, monkeypatch):
+    def missing(_warehouse):
+        raise LakeFileError("A lake file is missing.")
+
+    monkeypatch.setattr(Warehouse, "move_window", missing)
+    with pytest.raises(LakeFileError, match=r"^A lake file is missing\.$"):
+        compact_lake(Layout(mirror.data), mirror.warehouse, Engine(workers=1), memory_bytes=1 << 20, threads=1)
+
+
 def test_a_moved_data_folder_finds_older_changes_again(older, data):
     before = content(older)
     close_all()

@@ -7,7 +7,7 @@ import itertools
 import random
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,7 +31,7 @@ from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES, Dataset
 from resources.engine import Engine, line_reporter
 from resources.enterprise import EnterpriseClient
 from resources.lake import Layout
-from resources.sandbox import Sandbox
+from resources.sandbox import Sandbox, Settings, running
 from resources.settings import Settings as PipelineSettings
 from resources.warehouse import Warehouse
 from tests.builds import OpenWarehouse, close_all, lay, looking
@@ -362,6 +362,23 @@ class Mirror:
             )
         )
         return _made(result, failures)
+
+
+@contextmanager
+def mirrored(
+    folder: Path,
+    environment: pytest.MonkeyPatch,
+    *,
+    projects: Sequence[str] = PROJECTS,
+    namespaces: Sequence[int] = (0,),
+    wikidata: bool = False,
+    **world: Any,
+) -> Iterator[Mirror]:
+    """A mirror of everything in a sandbox of its own, whose world has these settings."""
+    settings = Settings(state=folder / "sandbox", projects=projects, namespaces=namespaces, **world)
+    scope = {"projects": projects, "namespaces": namespaces, "wikidata": wikidata}
+    with running(settings) as sandbox, closing(Mirror(sandbox, folder / "data", environment, **scope)) as mirror:
+        yield mirror
 
 
 def _made(result: dg.ExecuteInProcessResult, failures: list[BaseException | None]) -> Made:

@@ -19,11 +19,11 @@ from assets.steps.compaction import compact_lake
 from resources.data_folder import claim
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES, STRUCTURED_ARTICLES
 from resources.engine import Engine
-from resources.sandbox import Sandbox, Settings, running
+from resources.sandbox import Sandbox
 from resources.warehouse import Warehouse
 from tests.asking_everything import queries
 from tests.integration.listening import listen
-from tests.integration.mirror import Mirror
+from tests.integration.mirror import Mirror, mirrored
 
 NOW = datetime(2026, 2, 3, 5, 40, tzinfo=UTC)
 PROJECTS = ("enwiki", "frwiki")
@@ -52,23 +52,10 @@ def recorded(
     Lookups are left out: their moments become part of `articles`. `amid` is called while a snapshot of each kind and
     the last hour are fetched, and after the first step of the compaction and of the stream.
     """
-    settings = Settings(
-        state=folder / "sandbox",
-        now=NOW,
-        projects=projects,
-        namespaces=NAMESPACES,
-        changes_per_hour=30,
-        entities=60,
-        body_bytes=1500,
-        chunk_bytes=20_000,
-        stream_rate=0,
-    )
-    with (
-        running(settings) as sandbox,
-        closing(
-            Mirror(sandbox, folder / "data", environment, projects=projects, namespaces=NAMESPACES, wikidata=True)
-        ) as mirror,
-    ):
+    scope = {"projects": projects, "namespaces": NAMESPACES, "wikidata": True}
+    world = {"changes_per_hour": 30, "entities": 60, "body_bytes": 1500, "chunk_bytes": 20_000, "stream_rate": 0}
+    with mirrored(folder, environment, now=NOW, **scope, **world) as mirror:
+        sandbox = mirror.sandbox
         claim(mirror.data, sandbox.url)
         assert mirror.reference().success
         *hours, last = mirror.newest(4)

@@ -17,11 +17,10 @@ from assets.checks import REBUILD
 from assets.current import STATES
 from pipelines.definitions import build_defs
 from resources.datasets import ARTICLE_CHANGES, ENTITY_CHANGES, LISTS, SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES, named
-from resources.sandbox import Settings, running
 from resources.warehouse.state import auditor
 from tests.integration.conftest import NOW
 from tests.integration.daemon import QUIET
-from tests.integration.mirror import Mirror
+from tests.integration.mirror import mirrored
 
 SNAPSHOTS = (SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES)
 
@@ -29,12 +28,13 @@ SNAPSHOTS = (SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES)
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """A mirror with hours, snapshots and lists, and what the runs that made it said of their checks."""
-    few = {"articles": 60, "changes_per_hour": 40, "entities": 60, "body_bytes": 300, "namespaces": (0,)}
-    settings = Settings(state=tmp_path_factory.mktemp("sandbox"), now=NOW, projects=("enwiki",), **few)
-    with pytest.MonkeyPatch.context() as patch, running(settings) as sandbox:
-        mirror = Mirror(
-            sandbox, tmp_path_factory.mktemp("checked") / "data", patch, projects=("enwiki",), wikidata=True
-        )
+    few = {"articles": 60, "changes_per_hour": 40, "entities": 60, "body_bytes": 300}
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        mirrored(
+            tmp_path_factory.mktemp("checked"), patch, projects=("enwiki",), wikidata=True, now=NOW, **few
+        ) as mirror,
+    ):
         hours = mirror.newest(1)
         changes = [str(key.to_user_string()) for one in (ARTICLE_CHANGES, ENTITY_CHANGES) for key in layers.keys(one)]
         runs = [
@@ -47,7 +47,6 @@ def whole(tmp_path_factory):
         assert all(one.success for one in runs)
         mirror.everything = build_defs(mirror.settings).resolve_implicit_global_asset_job_def()
         yield mirror, runs
-        mirror.close()
 
 
 @pytest.fixture

@@ -18,10 +18,7 @@ from types import SimpleNamespace
 
 import dask.config
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from distributed import Security
 
 from assets.steps.compaction import compact_lake
 from assets.steps.converting import convert_archives
@@ -306,45 +303,22 @@ def test_of_tasks_that_are_alone_a_worker_has_one_at_a_time(client):
     assert not any(outcome.unwrap() for outcome in client.map(tasks.meet, meetings, print))
 
 
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory):
-    """An authority and one certificate of it, as the settings of `distributed` name them."""
-    folder = tmp_path_factory.mktemp("tls")
-    now = datetime.now(UTC)
-
-    def certificate(name, issuer=None):
-        key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        signer, issued_by = (key, subject) if issuer is None else issuer
-        made = (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(issued_by)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(days=1))
-            .not_valid_after(now + timedelta(days=1))
-            .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
-            .sign(signer, hashes.SHA256())
-        )
-        pem = serialization.Encoding.PEM
-        (folder / f"{name}.pem").write_bytes(made.public_bytes(pem))
-        private = (pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-        (folder / f"{name}.key").write_bytes(key.private_bytes(*private))
-        return key, subject
-
-    certificate("node", certificate("authority"))
-    found = {"CA_FILE": "authority.pem"}
-    for role in ("SCHEDULER", "WORKER", "CLIENT"):
-        found |= {f"{role}__CERT": "node.pem", f"{role}__KEY": "node.key"}
-    settings = {f"DASK_DISTRIBUTED__COMM__TLS__{name}": str(folder / file) for name, file in found.items()}
-    return settings | {"DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "true"}
+@pytest.fixture
+def certificate(tmp_path):
+    """A certificate that is its own authority, as the settings of `distributed` name it."""
+    made = Security.temporary()
+    files = {"CERT": tmp_path / "node.pem", "KEY": tmp_path / "node.key"}
+    files["CERT"].write_text(made.tls_ca_file)
+    files["KEY"].write_text(made.tls_worker_key)
+    named = {f"{role}__{kind}": path for role in ("SCHEDULER", "WORKER", "CLIENT") for kind, path in files.items()}
+    settings = {"TLS__CA_FILE": files["CERT"], "REQUIRE_ENCRYPTION": True} | {f"TLS__{n}": p for n, p in named.items()}
+    return {f"DASK_DISTRIBUTED__COMM__{name}": str(value) for name, value in settings.items()}
 
 
 def test_tls_admits_no_others_and_a_task_that_kills_its_worker_fails_with_our_sentence(
-    certificates, tmp_path, monkeypatch
+    certificate, tmp_path, monkeypatch
 ):
-    environ = certificates | {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"}
+    environ = certificate | {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"}
     with cluster(tmp_path / "logs", tmp_path / "data", 2, **environ) as made:
         assert "tls://" in made.log("worker-0")
         place = (made.address, versions(), tmp_path / "data" / "lake")
@@ -353,7 +327,7 @@ def test_tls_admits_no_others_and_a_task_that_kills_its_worker_fails_with_our_se
             pytest.raises(errors.EngineUnreachableError, match="same TLS"),
         ):
             stranger.map(tasks.double, calls((1,)), print)
-        for name, value in certificates.items():
+        for name, value in certificate.items():
             monkeypatch.setenv(name, value)
         try:
             dask.config.refresh()

@@ -4,20 +4,19 @@ They do so whatever happened to hours and snapshots before they were loaded.
 """
 
 import random
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from resources.datasets import ENTITY_CHANGES, SNAPSHOT_ENTITIES
 from resources.lake import Archive, Layout, convert
-from resources.sandbox import Settings, running
+from resources.sandbox import Settings
 from resources.sandbox.store.archived_world import ArchivedWorld
 from resources.tables import ENTITIES
 from resources.warehouse import Snapshot
 from tests.builds import OpenWarehouse, lay
 from tests.entity_truth import WIKI, assert_derived, assert_same, found_rows, truth
-from tests.integration.mirror import Mirror
+from tests.integration.mirror import mirrored
 from tests.truth import assert_rebuilt_alike
 
 HOUR = timedelta(hours=1)
@@ -169,19 +168,8 @@ def test_an_entity_that_ended_in_a_gap_is_gone(tmp_path):
 
 
 def test_wikidata_comes_in_where_it_is_asked_for_and_joins_the_articles(tmp_path, monkeypatch):
-    settings = Settings(
-        state=tmp_path / "sandbox",
-        now=END + timedelta(minutes=20),
-        projects=("enwiki",),
-        namespaces=(0,),
-        changes_per_hour=20,
-        entities=125,
-        body_bytes=300,
-    )
-    with (
-        running(settings) as sandbox,
-        closing(Mirror(sandbox, tmp_path / "data", monkeypatch, projects=("enwiki",))) as mirror,
-    ):
+    world = {"changes_per_hour": 20, "entities": 125, "body_bytes": 300}
+    with mirrored(tmp_path, monkeypatch, projects=("enwiki",), now=END + timedelta(minutes=20), **world) as mirror:
         hours = mirror.newest(1)
         made = mirror.materialize(hours)
         assert made.success, made.sentence

@@ -4,17 +4,14 @@ Analysts find the pages of the present moment, with their texts, as the sandbox 
 """
 
 from collections import Counter
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 from pipelines.operations.rebuild import rebuild
 from resources.datasets.live import LIVE_CHANGES, files_of
-from resources.sandbox import Settings, running
 from tests.integration.listening import listen
-from tests.integration.mirror import Mirror
+from tests.integration.mirror import PROJECTS, mirrored
 from tests.truth import Published, Truth, assert_same
 
-PROJECTS = ("enwiki", "frwiki")
 NAMESPACES = (0, 10)
 NOW = datetime(2026, 2, 3, 5, 40, tzinfo=UTC)
 
@@ -22,19 +19,9 @@ NOW = datetime(2026, 2, 3, 5, 40, tzinfo=UTC)
 def test_pages_of_this_moment_are_the_truth_before_and_after_their_hour_is_loaded(tmp_path, monkeypatch):
     # however few files are written, some of them are merged
     monkeypatch.setattr("resources.lake.live._MERGED", 2)
-    settings = Settings(
-        state=tmp_path / "sandbox",
-        now=NOW,
-        projects=PROJECTS,
-        namespaces=NAMESPACES,
-        changes_per_hour=40,
-        body_bytes=300,
-        stream_rate=0,
-    )
-    with (
-        running(settings) as sandbox,
-        closing(Mirror(sandbox, tmp_path / "data", monkeypatch, projects=PROJECTS, namespaces=NAMESPACES)) as mirror,
-    ):
+    world = {"now": NOW, "changes_per_hour": 40, "body_bytes": 300, "stream_rate": 0}
+    with mirrored(tmp_path, monkeypatch, projects=PROJECTS, namespaces=NAMESPACES, **world) as mirror:
+        sandbox = mirror.sandbox
         *hours, last = mirror.newest(2)
         truth = Truth(sandbox.world, PROJECTS, NAMESPACES).at(lambda _project: NOW, since=hours[0])
         assert mirror.materialize(hours).success

@@ -7,7 +7,6 @@ waits.
 
 import re
 from collections import Counter
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -17,13 +16,12 @@ import pytest
 from assets.steps import stream
 from assets.steps.stream import loaded_hours
 from resources import datasets
-from resources.sandbox import Settings, running
 from resources.sandbox.store import topics
 from resources.sandbox.world.world import micros
 from resources.tables import HourState
 from resources.warehouse import HourStatus
 from tests.integration import listening
-from tests.integration.mirror import Mirror
+from tests.integration.mirror import mirrored
 from tests.truth import HOUR, Published, Truth, assert_same
 
 NOW = datetime(2026, 2, 3, 5, 40, tzinfo=UTC)
@@ -38,22 +36,8 @@ def mirror(tmp_path, monkeypatch):
     monkeypatch.setattr(topics, "_HOURS", 20)  # the test looks at the hours that the stream reads
     monkeypatch.setattr(topics, "RETENTION", 6 * topics.HOUR)
     monkeypatch.setattr(stream, "RETENTION", KEPT)
-    settings = Settings(
-        state=tmp_path / "sandbox",
-        seed=SEED,
-        now=NOW,
-        projects=("enwiki",),
-        namespaces=(0,),
-        changes_per_hour=10,
-        articles=500,
-        body_bytes=300,
-        entities=0,
-        stream_rate=0,
-    )
-    with (
-        running(settings) as sandbox,
-        closing(Mirror(sandbox, tmp_path / "data", monkeypatch, projects=("enwiki",))) as made,
-    ):
+    world = {"changes_per_hour": 10, "articles": 500, "body_bytes": 300, "entities": 0, "stream_rate": 0}
+    with mirrored(tmp_path, monkeypatch, projects=("enwiki",), seed=SEED, now=NOW, **world) as made:
         yield made
 
 

@@ -5,7 +5,6 @@ in the hours. With snapshots, at past moments, and under kills: tests/e2e/test_c
 """
 
 import random
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -16,13 +15,11 @@ from resources import datasets
 from resources.datasets import ARTICLE_CHANGES
 from resources.engine import Engine
 from resources.lake import convert
-from resources.sandbox import Settings, running
 from tests.builds import OpenWarehouse
-from tests.integration.mirror import Mirror
+from tests.integration.mirror import PROJECTS, mirrored
 from tests.spoiling import spoil
 from tests.truth import Published, Truth, assert_rebuilt_alike, assert_same
 
-PROJECTS = ("enwiki", "frwiki")
 NAMESPACES = (0, 10)
 
 
@@ -79,22 +76,10 @@ def lake_files(mirror, hour):
 
 def check(tmp_path, monkeypatch, seed, way, *, hours, changes, overlap):
     now = datetime(2026, 2, 3, 4, 30, tzinfo=UTC) + timedelta(hours=7 * seed)
-    settings = Settings(
-        state=tmp_path / "sandbox",
-        seed=seed,
-        now=now,
-        projects=PROJECTS,
-        namespaces=NAMESPACES,
-        changes_per_hour=changes,
-        overlap=overlap,
-        body_bytes=500,
-    )
-    with (
-        running(settings) as sandbox,
-        closing(Mirror(sandbox, tmp_path / "data", monkeypatch, projects=PROJECTS, namespaces=NAMESPACES)) as mirror,
-    ):
+    world = {"seed": seed, "now": now, "changes_per_hour": changes, "overlap": overlap, "body_bytes": 500}
+    with mirrored(tmp_path, monkeypatch, projects=PROJECTS, namespaces=NAMESPACES, **world) as mirror:
         chosen = mirror.newest(hours)
-        truth = Truth(sandbox.world, PROJECTS, NAMESPACES)
+        truth = Truth(mirror.sandbox.world, PROJECTS, NAMESPACES)
         truth.assert_hard(chosen)
         way(mirror, chosen, random.Random(seed), tmp_path / "other")
         with Published(mirror.warehouse) as published:

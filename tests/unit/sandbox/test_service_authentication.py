@@ -23,7 +23,7 @@ def refusal(answer):
 
 
 def test_login_hands_out_tokens_that_open_data(client):
-    tokens = client.login()
+    before, tokens = client.login(), client.login()
     assert list(tokens) == ["id_token", "access_token", "refresh_token", "expires_in"]
     assert tokens["expires_in"] == 86_400
     assert client.call("/v2/codes").status_code == 200
@@ -37,6 +37,12 @@ def test_login_hands_out_tokens_that_open_data(client):
     key = next(jwt.PyJWK(key) for key in keys if key["kid"] == header["kid"])
     options = {"verify_exp": False, "verify_iat": False}
     assert jwt.decode(client.token, key, algorithms=["RS256"], options=options) == claims
+    # the refresh token is one as well, and opens nothing
+    claims = jwt.decode(tokens["refresh_token"], options={"verify_signature": False})
+    assert claims["exp"] - claims["iat"] == 90 * 86_400
+    assert tokens["refresh_token"] != before["refresh_token"]
+    client.token = tokens["refresh_token"]
+    assert client.call("/v2/codes").status_code == 401
 
 
 @pytest.mark.parametrize("change", [{"username": "nobody"}, {"password": "wrong"}, {"username": "SANDBOX"}])
@@ -267,6 +273,8 @@ class TestBearer:
         answer = client.call("/v2/codes")
         told = (answer.status_code, answer.text, answer.headers["Content-Type"])
         assert told == (401, "Jwt is expired", "text/plain")
+        client.sandbox.accounts.admissions.admit("127.0.0.0/8")
+        assert client.call("/v2/codes").status_code == 200
 
 
 def test_an_account_tells_groups_counters_and_permissions(client):
@@ -287,9 +295,17 @@ def test_an_account_tells_groups_counters_and_permissions(client):
     }
     assert {"path": "/v2/projects", "method": "POST"} in apis
     assert not any("batches" in api["path"] for api in apis)
+    # the token may be in the body alone, here and nowhere else
+    token, client.token = client.token, ""
+    body = {"access_token": token}
+    for options in ({"json": body}, {"data": body}, {"files": {"access_token": (None, token)}}):
+        assert client.call("/v1/get-user", "POST", **options).json()["username"] == "free"
+    assert client.call("/v2/projects", "POST", json=body).status_code == 401
+    for wrong in (b"", b"{", b"[]", b'{"access_token": 5}', b'{"access_token": "x"}'):
+        answer = client.call("/v1/get-user", "POST", data=wrong, headers={"Content-Type": "application/json"})
+        assert answer.status_code == 401
     # an admitted address is no account
     client.sandbox.accounts.admissions.admit("127.0.0.0/8")
-    client.token = ""
     assert client.call("/v1/get-user", "POST").status_code == 401
 
 

@@ -78,8 +78,10 @@ class TestGet:
         assert client.call("/v2/codes?fields=name,identifier").json() == [{}]  # one odd name
         one = quote('{"field":"in_language.identifier","value":"en"}')
         other = quote('{"field":"code","value":"wiki"}')
-        found = client.call(f"/v2/projects?filters={one}&filters={other}").json()
-        assert [record["identifier"] for record in found] == ["enwiki"]
+        # as many filters as are allowed fit into the address
+        for query in (f"filters={one}&filters={other}", "&".join([f"filters={one}"] * 255)):
+            found = client.call(f"/v2/projects?{query}").json()
+            assert [record["identifier"] for record in found] == ["enwiki"]
         assert len(client.call("/v2/projects", json={"fields": ["name"]}).json()[0]) == 5
         assert len(client.call("/v2/projects?limit=1").json()) == 2
         # what a generated client writes otherwise is ignored, not refused
@@ -119,6 +121,19 @@ class TestPost:
         assert len(answer.json()[0]) == 5
         form = client.call("/v2/projects", "POST", data={"fields": "name"})
         assert form.json()[0] == {"name": "Wikipédia"}
+        for boundary, odd in (
+            ("x", b""),
+            ("x", b"--x\r\n\r\n--x--"),
+            ("x", b"--y--"),
+            ("", b"--\r\n"),
+            ("\xe9", b"\xff"),
+            ("x", b"--x\r\n" * 9_000),
+        ):
+            headers = {"Content-Type": f"multipart/form-data; boundary={boundary}".encode("latin-1")}
+            assert (
+                client.call("/v2/projects", "POST", data=odd, headers=headers).json() == client.sandbox.world.projects()
+            )
+            assert client.call("/v1/token-refresh", "POST", data=odd, headers=headers).status_code == 422
 
     @pytest.mark.parametrize(
         ("body", "message"),

@@ -84,7 +84,9 @@ def node(path, fields):
     for name, value in fields.items():
         for one in value if isinstance(value, list) else [value]:
             text = one if isinstance(one, str) else json.dumps(one)
-            lines += [f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n', text, "\r\n"]
+            file = '; filename="filters.json"' if name == "filters" else ""
+            head = f'Content-Disposition: form-data; name="{name}"{file}'
+            lines += [f"--{BOUNDARY}\r\n{head}\r\n\r\n", text, "\r\n"]
     lines.append(f"--{BOUNDARY}--\r\n")
     body = b"".join(f"{len(line.encode()):x}\r\n".encode() + line.encode() + b"\r\n" for line in lines) + b"0\r\n\r\n"
     return NODE.format(path=path, boundary=BOUNDARY), body

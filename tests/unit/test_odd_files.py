@@ -4,7 +4,6 @@ Each is named in a sentence or made again, and nothing hangs.
 """
 
 import os
-import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
@@ -63,9 +62,8 @@ KINDS = {
     "loop": lambda path: path.symlink_to(path),
     "without end": lambda path: (path.touch(), os.truncate(path, 1 << 40)),
 }
-NO_LOOP = [name for name in KINDS if name != "loop"]
-odd = pytest.mark.parametrize("make", [*DAMAGED.values(), *KINDS.values()], ids=[*DAMAGED, *KINDS])
-no_file = pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
+ODD = DAMAGED | KINDS
+odd = pytest.mark.parametrize("make", ODD.values(), ids=ODD)
 
 
 def lay(path: Path, make) -> Path:
@@ -77,16 +75,6 @@ def lay(path: Path, make) -> Path:
 def kind_of(path: Path):
     seen = path.lstat()
     return (seen.st_mode, seen.st_size, seen.st_mtime_ns)
-
-
-@odd
-def test_a_damaged_note_of_the_service_is_an_error_and_stays(tmp_path, make):
-    note = lay(tmp_path / "state/service.json", make)
-    before = kind_of(note)
-    for call in (lambda: origin_of(tmp_path), lambda: claim(tmp_path, "https://elsewhere.example")):
-        with pytest.raises(OriginError, match=r"service\.json .*nothing was changed.* Restore the file"):
-            call()
-    assert kind_of(note) == before
 
 
 @odd
@@ -124,83 +112,75 @@ def test_a_damaged_published_file_does_not_keep_anybody_from_publishing(tmp_path
     assert warehouse.publish_is_due(timedelta(hours=1))
 
 
-@no_file
-def test_tokens_that_are_no_file_are_an_error(tmp_path, make):
-    path = lay(tmp_path / "tokens.json", make)
-    with pytest.raises(StateError, match=r"tokens\.json cannot be read .*Nothing was sent"):
-        TokenStore(path, "https://login.example", "u").read()
-    assert os.path.lexists(path)
-
-
 @odd
-def test_an_odd_sidecar_is_none(tmp_path, make):
+def test_an_odd_sidecar_is_none_and_what_is_no_file_is_no_archive(tmp_path, make):
     target = lay(tmp_path / "a.tar.gz", write(b"x"))
     lay(Sidecar.path(target), make)
     assert Sidecar.read(target) is None
     assert not is_landed(target, "d" * 32)
+    target, partial = tmp_path / "b.tar.gz", tmp_path / "b.tar.gz.part"
+    Sidecar("b", "d" * 32, 1, "/v2/b", NOW).write(target)
+    for path in (target, partial):
+        make(path)
+    if make in KINDS.values() and make is not KINDS["loop"]:
+        assert not is_landed(target, "d" * 32)
+    # a part of any length is one, of which nothing is counted
+    if make in KINDS.values() and make is not KINDS["without end"]:
+        with pytest.raises((UnusableFileError, OSError)), Part.held(target, wait_seconds=0):
+            pass
 
 
-@pytest.mark.parametrize("make", [KINDS[name] for name in NO_LOOP], ids=NO_LOOP)
-def test_an_archive_that_is_no_file_is_not_landed(tmp_path, make):
-    target = tmp_path / "a.tar.gz"
-    Sidecar("a", "d" * 32, 1, "/v2/a", NOW).write(target)
-    make(target)
-    assert not is_landed(target, "d" * 32)
+def read_env_file(path):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(types, "PROJECT", path.parent)
+        settings.load_env_file()
 
 
-@no_file
-def test_a_download_into_what_is_no_file_is_refused(tmp_path, make):
-    lay(tmp_path / "a.tar.gz.part", make)
-    if make is KINDS["without end"]:
-        return  # a part of any length, of which nothing is counted
-    with pytest.raises((UnusableFileError, OSError)), Part.held(tmp_path / "a.tar.gz", wait_seconds=0):
-        pass
+def read_prepared(path):
+    return (processes.prepare(path.parent) / path.name).read_bytes()
 
 
 LOOKUPS = "archive/lookups/date=2026-11-23/hour=08"
-NAMED = {
-    "a.set.json": (read_set, IntegrityError, r"a\.set\.json is not a snapshot manifest"),
-    "a.json": (read_listing, IntegrityError, r"a\.json is not a batch listing"),
+NOTE = (OriginError, r"service\.json .*nothing was changed.* Restore the file")
+#: What reads a file, how it names one that it cannot read, and what of all that it can.
+READERS = {
+    "state/service.json": (lambda path: origin_of(path.parents[1]), *NOTE, ()),
+    "data/state/service.json": (lambda path: claim(path.parents[1], "https://elsewhere.example"), *NOTE, ()),
+    "a.set.json": (read_set, IntegrityError, r"a\.set\.json is not a snapshot manifest", ()),
+    "a.json": (read_listing, IntegrityError, r"a\.json is not a batch listing", {"list"}),
     f"{LOOKUPS}/enwiki_namespace_0.0123abcd.tar.gz.json": (
-        lambda path: list(archives(Layout(path.parents[4]))), UnusableFileError,
-        r"tar\.gz\.json .* nothing was changed",
+        lambda path: list(archives(Layout(path.parents[4]))),
+        *(UnusableFileError, r"tar\.gz\.json .* nothing was changed", ()),
     ),
-    "account.json": (lambda path: read_state(path, "name", "word"), (ValueError, OSError), r"account\.json"),
+    "account.json": (lambda path: read_state(path, "name", "word"), (ValueError, OSError), r"account\.json", ()),
+    "tokens.json": (
+        lambda path: TokenStore(path, "https://login.example", "u").read(),
+        *(StateError, r"tokens\.json cannot be read .*Nothing was sent", DAMAGED.keys() - {"deep"}),
+    ),
+    "watch.txt": (read_watchlist, WatchlistError, r"watch list .*watch\.txt .*Nothing was looked up", {"empty"}),
+    ".env": (
+        read_env_file,
+        *(SettingsError, r"The settings file .*\.env cannot be read .*Nothing was started"),
+        DAMAGED.keys() - {"no UTF-8", "zeros"},
+    ),
+    # a loop leads to nothing, as if there were no file
+    "dagster.yaml": (read_prepared, UnusableFileError, r"dagster\.yaml", {*DAMAGED, "loop"}),
+    "workspace.yaml": (read_prepared, UnusableFileError, r"workspace\.yaml", {*DAMAGED, "loop"}),
 }  # fmt: skip
 
 
-@odd
-@pytest.mark.parametrize("place", NAMED)
-def test_what_cannot_be_read_is_named(tmp_path, place, make):
-    read, error, told = NAMED[place]
-    lay(tmp_path / place, make)
-    if make is DAMAGED["list"] and read is read_listing:
-        assert not read(tmp_path / place).records
-        return
-    with pytest.raises(error, match=told):
-        read(tmp_path / place)
-
-
-@odd
-def test_an_odd_watch_list_is_named(tmp_path, make):
-    path = lay(tmp_path / "watch.txt", make)
-    if make is DAMAGED["empty"]:
-        assert read_watchlist(path) == []
-        return
-    with pytest.raises(WatchlistError, match=r"watch list .*watch\.txt .*Nothing was looked up"):
-        read_watchlist(path)
-
-
-@odd
-def test_an_odd_settings_file_is_named(tmp_path, make, monkeypatch):
-    monkeypatch.setattr(types, "PROJECT", tmp_path)
-    settings.load_env_file()
-    lay(tmp_path / ".env", make)
-    if make in {*KINDS.values(), DAMAGED["no UTF-8"], DAMAGED["zeros"]}:
-        with pytest.raises(SettingsError, match=r"The settings file .*\.env cannot be read .*Nothing was started"):
-            settings.load_env_file()
+@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize("place", READERS)
+def test_what_cannot_be_read_is_named_and_stays(tmp_path, place, kind):
+    read, error, told, usable = READERS[place]
+    path = lay(tmp_path / place, ODD[kind])
+    before = kind_of(path)
+    if kind in usable:
+        read(path)
     else:
-        settings.load_env_file()
+        with pytest.raises(error, match=told):
+            read(path)
+        assert kind_of(path) == before
 
 
 YAML = {
@@ -223,17 +203,6 @@ def test_settings_of_dagster_that_cannot_be_read_are_named(tmp_path, content):
         pass
     assert "hidden" not in str(raised.value)
     assert (tmp_path / "dagster.yaml").read_bytes() == content
-
-
-@no_file
-@pytest.mark.parametrize("name", ["dagster.yaml", "workspace.yaml"])
-def test_settings_of_dagster_that_are_no_file_do_not_hang(tmp_path, name, make):
-    lay(tmp_path / name, make)
-    if make is KINDS["loop"]:  # it leads to nothing, as if there were no file
-        assert (processes.prepare(tmp_path) / name).read_bytes()
-        return
-    with pytest.raises(UnusableFileError, match=re.escape(name)):
-        processes.prepare(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["history/runs.db", "history/runs/index.db", "schedules/schedules.db"])

@@ -5,9 +5,6 @@ What it is handed, its bounds, and that it harms no run.
 
 import json
 import sys
-import threading
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import dagster as dg
 import pytest
@@ -19,51 +16,19 @@ from pipelines.automation.sensors import report_failures
 from pipelines.embedding import Prefix
 from resources import settings as settings_module
 from resources.settings import Settings, SettingsError
+from tests.unit.enterprise.loopback import Loopback, Reply, Sender
 
 KEY = "s3cret-key-of-the-webhook"
 PASSWORD = "Passw0rd-of-the-account"
 
 
-@contextmanager
-def listening(status=200, answers=None, *, drips=False):
-    """A server on loopback; yields its address, whose path is a key, and the requests that it got.
-
-    It answers after `answers` is set; until then it sends nothing or, if it `drips`, one byte after another.
-    """
-    seen = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            seen.append((self.path, self.headers, self.rfile.read(int(self.headers["Content-Length"]))))
-            if drips:
-                self.wfile.write(b"HTTP/1.0 200 OK\r\nX: ")
-            if answers is not None:
-                for _ in range(1200):
-                    if answers.wait(0.05):
-                        break
-                    if drips:
-                        self.wfile.write(b"x")
-            self.send_response(status)
-            self.send_header("Location", "/elsewhere")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        do_GET = do_POST  # noqa: N815  the library's name
-
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/{KEY}", seen
-    finally:
-        if answers is not None:
-            answers.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+@pytest.fixture
+def hook():
+    """A listener on loopback that answers with `hook.reply`; its address contains a key."""
+    listener = Loopback(lambda _request: listener.reply)
+    listener.reply, listener.address = Reply(), f"{listener.url}/{KEY}"
+    yield listener
+    listener.close()
 
 
 def program(text, *words):
@@ -71,12 +36,12 @@ def program(text, *words):
     return f"'{sys.executable}' -c '{text}' {' '.join(words)}"
 
 
-def test_an_address_gets_the_document_by_post_and_it_is_bounded(tmp_path):
-    with listening(204) as (url, seen):
-        deliver(url, {"event": "run_failure", "message": "é"})
-    [(path, headers, body)] = seen
-    assert (path, headers["Content-Type"]) == (f"/{KEY}", "application/json")
-    assert json.loads(body) == {"event": "run_failure", "message": "é"}
+def test_an_address_gets_the_document_by_post_and_it_is_bounded(tmp_path, hook):
+    hook.reply = Reply(204)
+    deliver(hook.address, {"event": "run_failure", "message": "é"})
+    [seen] = hook.requests
+    assert (seen.method, seen.path, seen.headers["content-type"]) == ("POST", f"/{KEY}", "application/json")
+    assert seen.json == {"event": "run_failure", "message": "é"}
     run = dg.DagsterRun("hours")
     steps = [(f"step_{number}", "x" * 100_000) for number in range(1000)]
     made = failure_hook.document(Settings(data=tmp_path), run, "y" * 100_000, steps)
@@ -91,22 +56,26 @@ def test_a_program_gets_the_document_on_standard_input_and_no_secret(tmp_path, m
     assert target.read_text() == '{"event": "run_failure"}none'
 
 
-def test_an_address_that_refuses_sends_elsewhere_or_is_not_there_is_an_error_without_its_key():
+def test_an_address_that_refuses_sends_elsewhere_or_is_not_there_is_an_error_without_its_key(hook):
+    told = []
     for status in (500, 302):
-        with listening(status) as (url, seen), pytest.raises(HookError, match=f"HTTP status {status}") as refused:
-            deliver(url, {})
-        assert len(seen) == 1  # no redirect is followed
-        assert KEY not in str(refused.value)
+        hook.reply = Reply(status, headers={"Location": "/elsewhere"})
+        with pytest.raises(HookError, match=f"HTTP status {status}") as refused:
+            deliver(hook.address, {})
+        told.append(str(refused.value))
+    assert len(hook.requests) == 2  # no redirect is followed
+    hook.close()
     with pytest.raises(HookError, match="unreachable") as refused:
-        deliver(url, {})
-    assert KEY not in str(refused.value)
+        deliver(hook.address, {})
+    assert KEY not in f"{told} {refused.value}"
 
 
-def test_a_hook_that_takes_too_long_is_given_up():
-    for drips in (False, True):
-        slow = listening(answers=threading.Event(), drips=drips)
-        with slow as (url, _), pytest.raises(HookError, match=r"within 0\.2 seconds"):
-            deliver(url, {}, seconds=0.2)
+def test_a_hook_that_takes_too_long_is_given_up(hook):
+    # nothing is sent until the client leaves, or one byte after another
+    for sender in (Sender(b"", b"", pause=60), Sender(b"HTTP/1.0 200 OK\r\nX: ", b"x", most=100, pause=0.05)):
+        hook.reply = Reply(raw=sender)
+        with pytest.raises(HookError, match=r"within 0\.2 seconds"):
+            deliver(hook.address, {}, seconds=0.2)
     with pytest.raises(HookError, match=r"terminated after 0\.2 seconds"):
         deliver(program("import signal; signal.pause()"), {}, seconds=0.2)
 
@@ -151,23 +120,22 @@ def tick(sensor, instance, cursor):
     return told, told.cursor
 
 
-def test_each_failed_run_is_reported_once_with_its_sentence(instance, tmp_path):
-    with listening() as (url, seen):
-        settings = Settings(data=tmp_path, password=SecretStr(PASSWORD), on_failure=SecretStr(url))
-        sensor = report_failures(settings, Prefix())
-        assert sensor.default_status is dg.DefaultSensorStatus.RUNNING
-        fail(instance, "From before the sensor.")
-        _, cursor = tick(sensor, instance, None)
-        tags = {
-            "dagster/asset_partition_range_start": "2026-11-20-05:00",
-            "dagster/asset_partition_range_end": "2026-11-20-07:00",
-        }
-        run = fail(instance, f"3 of 3 hours failed. {PASSWORD} https://x.example/a?signature=1", **tags)
-        told, cursor = tick(sensor, instance, cursor)
-        assert [one.error for one in told.dagster_run_reactions] == [None]
-        assert tick(sensor, instance, cursor)[0].dagster_run_reactions == []
-    [(_, _, body)] = seen
-    content = json.loads(body)
+def test_each_failed_run_is_reported_once_with_its_sentence(instance, tmp_path, hook):
+    settings = Settings(data=tmp_path, password=SecretStr(PASSWORD), on_failure=SecretStr(hook.address))
+    sensor = report_failures(settings, Prefix())
+    assert sensor.default_status is dg.DefaultSensorStatus.RUNNING
+    fail(instance, "From before the sensor.")
+    _, cursor = tick(sensor, instance, None)
+    tags = {
+        "dagster/asset_partition_range_start": "2026-11-20-05:00",
+        "dagster/asset_partition_range_end": "2026-11-20-07:00",
+    }
+    run = fail(instance, f"3 of 3 hours failed. {PASSWORD} https://x.example/a?signature=1", **tags)
+    told, cursor = tick(sensor, instance, cursor)
+    assert [one.error for one in told.dagster_run_reactions] == [None]
+    assert tick(sensor, instance, cursor)[0].dagster_run_reactions == []
+    [seen] = hook.requests
+    content = seen.json
     assert content.pop("failed_at").endswith(" UTC")
     assert content == {
         "event": "run_failure",
@@ -193,14 +161,15 @@ def test_each_failed_run_is_reported_once_with_its_sentence(instance, tmp_path):
         ("encyclopedia", {}, "another part of the project"),
     ],
 )
-def test_runs_that_are_no_failure_for_good_or_of_another_project_are_left_out(instance, tmp_path, prefix, tags, why):
-    with listening() as (url, seen):
-        sensor = report_failures(Settings(data=tmp_path, on_failure=SecretStr(url)), Prefix(prefix))
-        fail(instance, "From before the sensor.")
-        _, cursor = tick(sensor, instance, None)
-        instance.add_run_tags(fail(instance, "Any."), tags)
-        told, _ = tick(sensor, instance, cursor)
-    assert seen == []
+def test_runs_that_are_no_failure_for_good_or_of_another_project_are_left_out(
+    instance, tmp_path, hook, prefix, tags, why
+):
+    sensor = report_failures(Settings(data=tmp_path, on_failure=SecretStr(hook.address)), Prefix(prefix))
+    fail(instance, "From before the sensor.")
+    _, cursor = tick(sensor, instance, None)
+    instance.add_run_tags(fail(instance, "Any."), tags)
+    told, _ = tick(sensor, instance, cursor)
+    assert hook.requests == []
     assert why in told.skip_message
 
 

@@ -1,4 +1,4 @@
-"""Every error of ours arrives whole in another process: as itself, with its words and what it says of retries."""
+"""Every error of ours says what it ends, and arrives whole in another process: with its words and what it says."""
 
 import importlib
 import inspect
@@ -12,9 +12,10 @@ import pytest
 import assets
 import pipelines
 import resources
+from assets.describe import failure, sentence
 from resources.engine.dask import portable
 from resources.engine.mapping import TaskError
-from resources.errors import MirrorError
+from resources.errors import MirrorError, ends_run
 
 
 def every(kind: type[MirrorError]) -> set[type[MirrorError]]:
@@ -62,8 +63,19 @@ def example(kind: type[MirrorError]) -> MirrorError:
     return kind(*positional, **named)
 
 
+#: What every other hour would meet as well.
+ENDING = {
+    *("AuthenticationError", "NewPasswordRequired", "RefreshRefused", "TokenSpent", "Forbidden", "UnknownNameError"),
+    *("QuotaExceeded", "BudgetExceeded", "ClockError", "UnreachableError", "WatchlistError", "SandboxError"),
+    *("DiskFullError", "DiskFull", "WarehouseFullError", "BackupDiskFullError"),
+    # the folder of the tokens; the warehouse in another process, damaged, or with tables of another version
+    *("StateError", "WarehouseBusyError", "WarehouseDamagedError", "WarehouseVersionError", "_UnavailableError"),
+    *("OriginError", "FolderError", "InstanceError"),
+}
+
+
 @pytest.mark.parametrize("kind", OURS, ids=lambda kind: f"{kind.__module__}.{kind.__name__}")
-def test_every_error_survives_the_way(kind):
+def test_every_error_survives_the_way_and_ends_its_run_or_not(kind):
     sent = example(kind)
     got = pickle.loads(pickle.dumps(sent))
     assert type(got) is kind
@@ -71,6 +83,10 @@ def test_every_error_survives_the_way(kind):
     assert got.__dict__ == sent.__dict__
     assert (got.retryable, got.ends_run, got.unavailable) == (sent.retryable, sent.ends_run, sent.unavailable)
     assert portable(sent) is sent
+    assert ends_run(sent) is (kind.__name__ in ENDING)
+    assert failure(sent).allow_retries is kind.retryable
+    assert sentence(sent) == str(sent)
+    assert "Said so." in str(sent) or "What happened." in str(sent)
 
 
 def test_there_are_many_of_them():

@@ -15,7 +15,6 @@ from resources.enterprise import errors
 from resources.lake import ArchiveError
 from resources.tables import HourState
 from tests.unit.enterprise.conftest import HOUR
-from tests.unit.error_trees import ENTERPRISE
 
 EN, FR, IT = ("enwiki", 0), ("frwiki", 0), ("itwiki", 0)
 
@@ -134,10 +133,10 @@ def test_the_disk_must_hold_what_is_made_of_the_archives_and_the_floor(bench, mo
         check(needed - floor - 1, gigabytes=0)
 
 
-@pytest.mark.parametrize("kind", [*ENTERPRISE, OSError])
-def test_what_is_remembered_of_an_hour_that_failed(kind):
-    states = {errors.NotPublishedYet: HourState.NOT_YET, errors.RetentionPassed: HourState.PAST_RETENTION}
-    assert batches.state_of(kind("No.")) is states.get(kind, HourState.MISSING)
+def test_what_is_remembered_of_an_hour_that_failed():
+    kinds = (errors.NotPublishedYet, errors.RetentionPassed, errors.NotFound, errors.EnterpriseError, OSError)
+    states = [HourState.NOT_YET, HourState.PAST_RETENTION, *[HourState.MISSING] * 3]
+    assert [batches.state_of(kind("No.")) for kind in kinds] == states
 
 
 def test_one_damaged_archive_fails_the_hour_and_the_others_are_converted(bench):

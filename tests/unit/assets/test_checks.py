@@ -9,8 +9,8 @@ import duckdb
 import pytest
 
 from assets import checks, coverage_checks, layers, lookups
-from resources import datasets
 from resources.adapters import ConfiguredEngine
+from resources.datasets import ARTICLE_CHANGES as CHANGES
 from resources.datasets import last_complete_hour
 from resources.enterprise.errors import ServiceUnavailable
 from resources.tables import NO_SNAPSHOT, HourState
@@ -19,10 +19,7 @@ from tests.unit.assets.conftest import NEXT, record
 from tests.unit.enterprise.conftest import HOUR
 from tests.unit.warehouse.conftest import Lake
 
-ARCHIVE, LAKE, WAREHOUSE = ALL = list(layers.keys(datasets.ARTICLE_CHANGES))
-
-
-KEYS = {check.spec.name: check.spec.key for check in checks.of_files(datasets.ARTICLE_CHANGES)}
+KEYS = {check.spec.name: check.spec.key for check in checks.of_files(CHANGES)}
 REBUILD = (
     "Stop the runs, remove warehouse/build.duckdb from the data folder and run `wme rebuild`. The published file "
     "remains available."
@@ -33,7 +30,7 @@ LINES = round(1 / checks.REJECTS_SHARE)
 def take(bench, *projects):
     run = bench.run(*projects)
     run.plan([HOUR], bench.client)
-    list(run.ingest(HOUR, ALL, bench.client))
+    list(run.ingest(HOUR, layers.keys(CHANGES), bench.client))
     return run
 
 
@@ -152,67 +149,25 @@ def covered(bench, *projects, check=coverage_checks.last_48_hours_covered):
     return check(enterprise=parts["enterprise"], warehouse=parts["warehouse"])
 
 
-def note(bench, hour, state, project="enwiki", namespace=0, reason="Because.", dataset=datasets.ARTICLE_CHANGES):
-    hours = hour if isinstance(hour, list) else [hour]
-    bench.warehouse.record_statuses([HourStatus(one, project, namespace, state, reason) for one in hours], dataset)
-
-
-def begun(bench, hours=47):
-    """A mirror that began so many hours before the newest one, of which it has both; returns the newest."""
+def test_gaps_and_places_that_lag_or_have_no_snapshot_are_named_up_to_a_number_and_all_are_counted(bench):
     newest = last_complete_hour(datetime.now(UTC))
-    note(bench, [newest - timedelta(hours=hours), newest], HourState.EMPTY)
-    bench.warehouse.fill_coverage(["enwiki"], [0], dataset=datasets.ARTICLE_CHANGES)
-    note(bench, [newest - timedelta(hours=back) for back in range(1, hours)], HourState.EMPTY, reason=None)
-    return newest
-
-
-@pytest.mark.parametrize("back", [2, 5])
-def test_each_state_of_an_hour_is_a_gap_or_is_not(bench, back):
-    hour = begun(bench) - timedelta(hours=back)
-    fine = {HourState.EMPTY, HourState.ABSENT} | ({HourState.NOT_YET} if back == 2 else set())
-    for state in sorted(set(HourState) - {HourState.LOADED}):
-        note(bench, hour, state)
-        told = covered(bench)
-        assert told.passed is (state in fine), state
-        assert told.severity is dg.AssetCheckSeverity.WARN
-        assert (told.metadata["looked_at"].value, told.metadata["before_the_mirror"].value) == (48, 0)
-        if told.passed:
-            assert told.description is None
-        else:
-            assert told.description.startswith(f"enwiki namespace 0 {hour:%Y-%m-%d %H:00}: {state}. Because.")
-            assert ("`wme run --from" in told.description) is (state != HourState.PAST_RETENTION)
-
-
-def test_only_so_many_gaps_are_named_and_all_are_counted(bench):
-    newest = begun(bench)
-    for n in range(1, 31):
-        note(bench, newest - timedelta(hours=n), HourState.MISSING, reason=f"Reason {'x' * n}.")
+    hours = [newest - timedelta(hours=back) for back in range(40)]
+    bench.warehouse.record_statuses([HourStatus(hour, "enwiki", 0, HourState.EMPTY) for hour in hours], CHANGES)
     told = covered(bench)
-    assert told.metadata["missing"].value == 30
-    assert told.description.count("Reason ") == 20
-    assert " And 10 more. `wme run --from " in told.description
-
-
-def test_hours_that_nothing_is_recorded_of_are_no_green(bench):
-    """Of a mirror that stopped a day ago no row says that the hours since are missing."""
-    newest = last_complete_hour(datetime.now(UTC))
-    note(bench, newest - timedelta(hours=24), HourState.EMPTY)
-    told = covered(bench)
-    assert not told.passed
-    assert "24 hours behind. The service retains hours for two days. `wme run --hours 24` fetches" in told.description
+    assert (told.passed, told.description) == (True, None)
+    counts = {"missing": 0, "lagging": 0, "looked_at": 40, "before_the_mirror": 8}
+    assert {name: one.value for name, one in told.metadata.items()} == counts
+    reasons = {hour: f"Reason {'x' * number}." for number, hour in enumerate(hours[1:31])}
+    lost = [HourStatus(hour, "enwiki", 0, HourState.MISSING, reason) for hour, reason in reasons.items()]
+    bench.warehouse.record_statuses(lost, CHANGES)
     told = covered(bench, "enwiki", "frwiki")
-    assert "frwiki namespace 0: no hours have been loaded yet." in told.description
+    assert (told.passed, told.severity) == (False, dg.AssetCheckSeverity.WARN)
+    counts = {"missing": 30, "lagging": 1, "looked_at": 40, "before_the_mirror": 56}
+    assert {name: one.value for name, one in told.metadata.items()} == counts
+    assert told.description.startswith("frwiki namespace 0: no hours have been loaded yet. ")
+    assert told.description.count("Reason ") == 19
+    assert " And 11 more. `wme run --from " in told.description
 
-
-def test_hours_from_before_the_mirror_began_that_nobody_can_bring_in_are_no_gap(bench):
-    newest = begun(bench, 10)
-    note(bench, [newest - timedelta(hours=back) for back in (47, 46)], HourState.PAST_RETENTION)
-    told = covered(bench)
-    assert (told.passed, told.metadata["looked_at"].value, told.metadata["before_the_mirror"].value) == (True, 11, 37)
-
-
-def test_a_project_without_a_snapshot_fails_its_check(bench):
-    begun(bench, 10)
     told = covered(bench, check=coverage_checks.snapshots_loaded)
     assert (told.passed, told.metadata["missing"].value) == (False, 1)
     assert told.description == f"enwiki namespace 0: {NO_SNAPSHOT}."

@@ -1,20 +1,14 @@
 """Errors as Dagster failures: sentences, what may be tried again, what ends a run."""
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import dagster as dg
 import pytest
 
 from assets.describe import as_failure, failed_hours, failure, sentence
-from assets.steps.converting import NotArchivedError
-from resources import lake, warehouse
-from resources.connection import UnknownNameError
-from resources.data_folder import FolderError, OriginError, claim, origin_of
-from resources.engine.mapping import EngineUnreachableError, NoWorkerError
+from resources.data_folder import OriginError, claim, origin_of
 from resources.enterprise import errors
 from resources.errors import ends_run
-from tests.unit.error_trees import ENGINE, ENTERPRISE, LAKE, WAREHOUSE
 
 HOUR = datetime(2026, 11, 19, 5, tzinfo=UTC)
 
@@ -26,43 +20,6 @@ def test_a_sentence_is_the_errors_own_unless_it_has_none():
     refused = OSError(13, "Permission denied", "/data/x")
     assert sentence(refused).startswith("Permission denied: /data/x. ")
     assert "run the same command again" in sentence(refused)
-
-
-#: What every other hour would meet as well.
-ENDING = {
-    *(errors.AuthenticationError, errors.NewPasswordRequired, errors.TokenSpent, errors.Forbidden),
-    *(errors.QuotaExceeded, errors.BudgetExceeded, errors.ClockError, errors.UnreachableError),
-    *(errors.DiskFull, lake.DiskFull, warehouse.WarehouseFullError),
-    # the folder of the tokens; the warehouse in another process, damaged, or with tables of another version
-    *(
-        errors.StateError,
-        warehouse.WarehouseBusyError,
-        warehouse.WarehouseDamagedError,
-        warehouse.WarehouseVersionError,
-    ),
-    *(OriginError, FolderError, UnknownNameError),
-}
-#: What may be gone by itself, or by somebody's doing, when the same is tried again.
-PASSING = {
-    *(errors.NotPublishedYet, errors.RateLimited, errors.ServiceUnavailable, errors.UnreachableError, errors.StateBusy),
-    *(warehouse.WarehouseBusyError, warehouse.NotPublishedError),
-    *(EngineUnreachableError, NoWorkerError),
-}
-
-
-def example(kind):
-    return kind(Path("x.tar.gz"), "No.") if kind in {lake.ArchiveError, lake.DamagedFileError} else kind("No.")
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [*ENGINE, *ENTERPRISE, *LAKE, *WAREHOUSE, OriginError, FolderError, NotArchivedError, UnknownNameError],
-    ids=lambda kind: f"{kind.__module__}.{kind.__name__}",
-)
-def test_every_error_ends_the_run_or_its_hour_and_may_be_tried_again_or_not(kind):
-    assert ends_run(example(kind)) is (kind in ENDING)
-    assert failure(example(kind)).allow_retries is (kind in PASSING)
-    assert "No." in sentence(example(kind))
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, KeyError, OSError, MemoryError])

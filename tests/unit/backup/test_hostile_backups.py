@@ -6,8 +6,6 @@ Restoring them changes nothing, in the data folder and outside of it.
 import hashlib
 import json
 import os
-import socket
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -132,32 +130,15 @@ def instead(path, make):
     make(path)
 
 
-def listen(path):
-    # the name of a socket is short
-    here = Path.cwd()
-    os.chdir(path.parent)
-    try:
-        with closing(socket.socket(socket.AF_UNIX)) as one:
-            one.bind(path.name)
-    finally:
-        os.chdir(here)
-
-
 PLACES = {
-    "file of the backup is a link": lambda s: instead(s.path / FIRST, lambda p: p.symlink_to(s.victim / "t/a.parquet")),
     "folder of the backup is a link": lambda s: link(s.path / "lake/t", s.victim / "t"),
-    "first folder of the backup is a link": lambda s: link(s.path / "lake", s.victim),
     "link into the backup": lambda s: instead(s.path / FIRST, lambda p: p.symlink_to("b.parquet")),
-    "link to itself": lambda s: instead(s.path / FIRST, lambda p: p.symlink_to(p.name)),
     "pipe in the backup": lambda s: instead(s.path / FIRST, os.mkfifo),
-    "socket in the backup": lambda s: instead(s.path / FIRST, listen),
-    "device in the backup": lambda s: instead(s.path / FIRST, lambda p: p.symlink_to("/dev/zero")),
     "folder in place of a file": lambda s: instead(s.path / FIRST, os.mkdir),
-    "file in place of a folder": lambda s: link(s.path / "lake/t", s.path / "MD5SUMS"),
     "folder of the target is a link": lambda s: link(s.half() / "lake", s.victim),
-    "deep folder of the target is a link": lambda s: link(s.half() / "lake/t", s.victim / "t"),
-    "file of the target is a link": lambda s: link(s.half() / FIRST, s.victim / "t/a.parquet"),
     "link in the target that leads nowhere": lambda s: link(s.half() / FIRST, s.victim / "new"),
+    "link beside the files of the target": lambda s: link(s.half() / "lake/t/.a.parquet.tmp", s.victim / "new"),
+    "note of the target is a link": lambda s: link(s.half() / "restoring.json", s.data / "aside"),
     "pipe in the target": lambda s: instead(s.half() / FIRST, os.mkfifo),
     "folder in place of a file of the target": lambda s: instead(s.half() / FIRST, os.mkdir),
     "file in place of a folder of the target": lambda s: instead(s.half() / "lake", lambda p: p.write_bytes(b"x")),
@@ -165,26 +146,20 @@ PLACES = {
     "target is a file": lambda s: s.data.touch(),
     "target is a link": lambda s: s.data.symlink_to("none"),
     "note is a pipe": lambda s: instead(s.path / "backup.json", os.mkfifo),
-    "note is a folder": lambda s: instead(s.path / "backup.json", os.mkdir),
     "note is a loop": lambda s: instead(s.path / "backup.json", lambda p: p.symlink_to(p)),
     "note of another restore": lambda s: instead(s.data / "restoring.json", lambda p: p.write_bytes(b"{}")),
     "list is a link": lambda s: link(s.path / "MD5SUMS", s.path / "aside"),
     "list is gone": lambda s: (s.path / "MD5SUMS").unlink(),
-    "list is a folder": lambda s: instead(s.path / "MD5SUMS", os.mkdir),
-    "list is a pipe": lambda s: instead(s.path / "MD5SUMS", os.mkfifo),
     "list was changed": lambda s: (s.path / "MD5SUMS").write_bytes(b"".join(s.lines[1:])),
     "list without end": lambda s: instead(s.path / "MD5SUMS", lambda p: (p.touch(), os.truncate(p, 1 << 40))),
-    "list is empty": lambda s: s.seal([], file_count=3),
     "list is not in order": lambda s: s.seal(s.lines[::-1]),
     "list is short": lambda s: s.seal(s.lines[1:], file_count=3),
     "list is long": lambda s: s.seal(file_count=2),
     "list is of bytes": lambda s: s.seal([os.urandom(64).replace(b"\n", b"") + b"\n"] * 3),
-    "one line without end": lambda s: s.seal([b"0" * 100_000], file_count=1),
     "no line feed at the end": lambda s: s.seal([b"".join(s.lines).rstrip(b"\n")], file_count=3),
     "digest of capitals": lambda s: s.seal([s.lines[0].upper(), *s.lines[1:]]),
     "digest too short": lambda s: s.seal([s.lines[0][1:], *s.lines[1:]]),
     "one blank": lambda s: s.seal([s.lines[0].replace(b"  ", b" "), *s.lines[1:]]),
-    "star of binary files": lambda s: s.seal([s.lines[0].replace(b"  ", b" *"), *s.lines[1:]]),
     "more bytes than any disk": lambda s: s.seal(size_bytes=(1 << 63) - 1),
 }
 
@@ -316,26 +291,6 @@ def code(path):
         }
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("state", "state/replaced.json", "warehouse/build.duckdb.wal", "warehouse/live", "lake/t/.a.parquet.tmp"),
-        "restoring.json",
-    ],
-)
-def test_nothing_is_restored_into_half_a_folder_with_links(stage, name):
-    link = stage.half() / name
-    link.parent.mkdir(parents=True, exist_ok=True)
-    target = stage.victim if name in {"state", "warehouse/live"} else stage.victim / "t/a.parquet"
-    if link.exists():
-        link.rename(target := stage.folder / "note")
-    link.symlink_to(target)
-    before = stage.seen()
-    with pytest.raises(BackupError, match=r"is neither a file nor a folder.* Nothing was changed"):
-        stage.restore()
-    assert stage.seen() == before
-
-
 def test_settings_of_dagster_that_run_programs_are_renamed(stage):
     own = b"python_logs: {dagster_handler_config: {handlers: {x: {(): os.system, command: 'touch victim'}}}}"
     for name, content in (("dagster.yaml", own), ("workspace.yaml", WORKSPACE.read_bytes())):
@@ -380,14 +335,10 @@ def again(stage):
 
 
 UNFINISHED = {
-    "folder is a link": lambda s, u: link(u / "lake", s.victim),
     "deep folder is a link": lambda s, u: link(u / "lake/t", s.victim / "t"),
-    "folder of no file is a link": lambda s, u: link(u / "other", s.victim),
     "file is a link": lambda s, u: link(u / FIRST, s.victim / "t/a.parquet"),
     "file is a hard link": lambda s, u: instead(u / FIRST, lambda p: p.hardlink_to(s.victim / "t/a.parquet")),
-    "list is a link": lambda s, u: link(u / "MD5SUMS", s.victim / "t/a.parquet"),
     "list is a hard link": lambda s, u: instead(u / "MD5SUMS", lambda p: p.hardlink_to(s.victim / "t/a.parquet")),
-    "list is a pipe": lambda s, u: instead(u / "MD5SUMS", os.mkfifo),
     "note is a link": lambda s, u: link(u / ".backup.json.tmp", s.victim / "t/a.parquet"),
     "copy is a link": lambda s, u: link(u / "lake/.new.tmp", s.victim / "t/a.parquet"),
     "copy is a pipe": lambda s, u: instead(u / "lake/.new.tmp", os.mkfifo),
@@ -402,13 +353,9 @@ def test_an_unfinished_backup_leads_nowhere_else(stage, spoil):
     before = {path: kept[-1] for path, kept in stage.seen(stage.victim).items()}
     taken = again(stage)
     assert {path: kept[-1] for path, kept in stage.seen(stage.victim).items()} == before
-    found = {path for path in taken.backup.path.rglob("*") if not path.is_dir()}
-    assert {path.relative_to(taken.backup.path).as_posix() for path in found} == {
-        *FILES,
-        "lake/new",
-        "MD5SUMS",
-        "backup.json",
-    }
+    found = [path for path in taken.backup.path.rglob("*") if not path.is_dir()]
+    names = sorted(path.relative_to(taken.backup.path).as_posix() for path in found)
+    assert names == sorted([*FILES, "lake/new", "MD5SUMS", "backup.json"])
     assert not any(path.is_symlink() for path in found)
 
 

@@ -86,8 +86,10 @@ _BY_NAME: dict[str, Reach] = {
     "login": _account("login", "login", "test_login_hands_out_tokens_that_open_data"),
     "token-refresh": _account("refresh", "refresh", "test_makes_another_access_token_and_no_refresh_token"),
     "token-revoke": _account("revoke", "revoke", "test_a_revocation_ends_the_refresh_token_and_what_came_from_it"),
-    "forgot-password": _account("forgot_password", "forgot-password", "test_is_replaced_with_the_code_of_the_outbox"),
-    "forgot-password-confirm": _account("confirm_password", "confirm-password", "test_wrong_codes"),
+    "forgot-password": _account(
+        "forgot_password", "forgot-password", "test_is_replaced_with_the_newest_code_of_the_outbox"
+    ),
+    "forgot-password-confirm": _account("confirm_password", "confirm-password", "test_wrong_codes_and_weak_passwords"),
     "change-password": _account("change_password", "change-password", "test_a_password_is_changed"),
     "new-password-required": _account("new_password", "new-password", "test_an_invitation_and_its_challenge"),
     "get-user": _account("user", "status", "test_an_account_tells_groups_counters_and_permissions"),

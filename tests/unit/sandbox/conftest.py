@@ -8,7 +8,7 @@ import io
 import json
 import tarfile
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -199,21 +199,6 @@ def prepared_state(folder: Path, signing_key: bytes) -> Path:
     (state / "signing-key.pem").write_bytes(signing_key)
     (state / "signing-key.pem").chmod(0o600)
     return state
-
-
-@pytest.fixture
-def make_client(tmp_path: Path, signing_key: bytes) -> Iterator[Callable[..., Client]]:
-    """Starts a sandbox of its own with the given settings and returns a client that is logged in."""
-    with ExitStack() as stack:
-
-        def make(**options: Any) -> Client:
-            settings = Settings(**{"state": prepared_state(tmp_path, signing_key), "now": NOW, **options})
-            sandbox = stack.enter_context(running(settings, world=TinyWorld(tmp_path)))
-            client = Client(sandbox, stack.enter_context(requests.Session()))
-            client.login()
-            return client
-
-        yield make
 
 
 @dataclass

@@ -7,8 +7,6 @@ import pytest
 from resources.sandbox.__main__ import provide
 from resources.sandbox.options import parse
 
-NEW = "Another-5678"
-
 
 def make(client, username, **content):
     answer = client.call("/sandbox/accounts", "POST", json={"username": username, **content})
@@ -20,6 +18,10 @@ def test_a_free_account_meets_a_403_and_an_exhausted_quota_is_a_429(client):
     made = make(client, "free")
     assert made["groups"] == ["group_1"]
     assert made["quotas"]["snapshot"] == {"used": 0, "limit": 30}
+    listed = client.call("/sandbox/accounts")
+    assert [account["username"] for account in listed.json()] == ["free", "sandbox"]
+    assert made["password"] not in listed.text
+    assert client.sandbox.password not in listed.text
     client.login("free", made["password"])
     answer = client.call(client.HOUR)
     assert (answer.status_code, answer.text) == (403, '{"status":403,"message":"Forbidden"}\n')
@@ -39,27 +41,6 @@ def test_the_address_of_an_account_is_its_name_or_can_be_changed(client):
     for email in ("first@example.org", "second@example.org"):
         make(client, "someone", email=email)
         assert client.sandbox.accounts.user("someone").email == email
-
-
-def test_a_temporary_password_is_a_challenge(client):
-    made = make(client, "new", temporary=True)
-    assert made["temporary"] is True
-    (mail,) = client.call("/sandbox/outbox").json()
-    assert (mail["username"], mail["to"]) == ("new", "new@example.org")
-    assert (mail["purpose"], mail["secret"]) == ("invitation", made["password"])
-    challenge = client.login("new", made["password"])
-    assert list(challenge) == ["challenge_name", "session"]
-    assert challenge["challenge_name"] == "NEW_PASSWORD_REQUIRED"
-    body = {"username": "new", "session": challenge["session"], "new_password": NEW}
-    answer = client.auth("new-password-required", body)
-    assert answer.status_code == 200
-    assert list(answer.json()) == ["id_token", "access_token", "refresh_token", "expires_in", "session"]
-    assert "refresh_token" in client.login("new", NEW)
-    # a session opens one time
-    assert client.auth("new-password-required", body).json()["message"] == "Unauthorized."
-    again = make(client, "new", temporary=True)
-    assert again["password"] != made["password"]
-    assert "challenge_name" in client.login("new", again["password"])
 
 
 def test_tokens_end_before_their_time(client):
@@ -86,14 +67,6 @@ def test_addresses_are_admitted(client):
     assert client.call(client.HOUR).status_code == 403
     assert client.call("/sandbox/admissions", "DELETE").json() == client.call("/sandbox/admissions").json() == []
     assert client.call("/v2/codes").status_code == 401
-
-
-def test_lists_show_no_password(client):
-    made = make(client, "free")
-    answer = client.call("/sandbox/accounts")
-    assert [account["username"] for account in answer.json()] == ["free", "sandbox"]
-    assert made["password"] not in answer.text
-    assert client.sandbox.password not in answer.text
 
 
 @pytest.mark.parametrize(

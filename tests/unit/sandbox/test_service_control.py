@@ -7,6 +7,7 @@ import pytest
 
 from resources.sandbox.api.middleware import Journal, Seen
 from resources.sandbox.clock import Clock
+from tests.unit.sandbox.conftest import small_sandbox
 
 
 def set_clock(client, **how):
@@ -46,14 +47,6 @@ def test_the_clock_and_the_date_of_answers(client):
     assert set_clock(client, release=True)["frozen"] is False
 
 
-def test_requests(client):
-    client.call("/v2/codes")
-    client.call("/v2/projects?fields=name", "POST")
-    assert client.call("/sandbox/requests").json() == [["GET", "/v2/codes", 200], ["POST", "/v2/projects", 200]]
-    assert client.call("/sandbox/requests", "DELETE").status_code == 204
-    assert list(client.sandbox.requests) == []
-
-
 def test_limits(client):
     assert client.call("/sandbox/limits", "POST", json={"per_second": 0.0001, "burst": 2}).status_code == 204
     answers = [client.call("/v2/codes") for _ in range(4)]
@@ -86,32 +79,34 @@ def test_what_cannot_be_read_is_a_422_and_changes_nothing(client, path, body):
     assert [client.call("/v2/codes").status_code for _ in range(3)] == [200] * 3
 
 
-def test_a_body_that_is_nested_without_end_is_a_422(client):
+def test_a_body_that_is_nested_without_end_is_a_422_and_an_unknown_control_a_404(client):
     for path in ("/v2/projects", "/v1/login", "/v1/change-password"):
         answer = client.call(path, "POST", data="[" * 100_000, headers={"Content-Type": "application/json"})
         assert answer.status_code == 422
+    for method, path in (("GET", "nothing"), ("PUT", "clock"), ("POST", "identity")):
+        assert client.call(f"/sandbox/{path}", method).status_code == 404
 
 
-@pytest.mark.parametrize(("method", "path"), [("GET", "nothing"), ("PUT", "clock"), ("POST", "identity")])
-def test_unknown_controls(client, method, path):
-    assert client.call(f"/sandbox/{path}", method).status_code == 404
-
-
-def test_stop_is_asked_for_and_nobody_joins_any_more(make_client):
-    client = make_client()
-    assert not client.sandbox.stopped.is_set()
-    assert client.call("/sandbox/stop", "POST").status_code == 204
-    assert client.sandbox.stopped.is_set()
-    assert client.call("/sandbox/identity").status_code == 503
+def test_stop_is_asked_for_and_nobody_joins_any_more(tmp_path, signing_key):
+    with small_sandbox(tmp_path, signing_key) as client:
+        assert not client.sandbox.stopped.is_set()
+        assert client.call("/sandbox/stop", "POST").status_code == 204
+        assert client.sandbox.stopped.is_set()
+        assert client.call("/sandbox/identity").status_code == 503
 
 
 def test_the_log_has_a_bound_and_no_query(client, monkeypatch):
+    client.call("/v2/codes")
+    client.call("/v2/projects?fields=name", "POST")
+    assert client.call("/sandbox/requests").json() == [["GET", "/v2/codes", 200], ["POST", "/v2/projects", 200]]
+    assert client.call("/sandbox/requests", "DELETE").status_code == 204
+    assert list(client.sandbox.requests) == []
+    client.fetch(client.signed(client.DOWNLOAD))
+    assert not any("?" in seen.path or "Signature" in seen.path for seen in client.sandbox.requests)
     monkeypatch.setattr("resources.sandbox.api.middleware._LONGEST", 10)
     log = Journal(Clock()).requests
     log.extend(Seen("GET", f"/{number}", 200) for number in range(14))
     assert [seen.path for seen in log] == [f"/{number}" for number in range(4, 14)]
-    client.fetch(client.signed(client.DOWNLOAD))
-    assert not any("?" in seen.path or "Signature" in seen.path for seen in client.sandbox.requests)
 
 
 def test_idleness(client):

@@ -146,10 +146,7 @@ GAPS = [
         5,
         "l lmm",
         "loaded unknown loaded missing missing",
-        [
-            f"11:00: unknown. {UNKNOWN}",
-            f"13:00 to 2026-03-04 14:00 (2 hours): missing. {LOST}",
-        ],
+        [f"11:00: unknown. {UNKNOWN}", f"13:00 to 2026-03-04 14:00 (2 hours): missing. {LOST}"],
     ),
 ]
 

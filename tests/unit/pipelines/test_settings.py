@@ -18,7 +18,7 @@ REFUSED = {
     ("WME_BODIES", "html,wikitext / none"): ["pdf", "none,html"],
     ("WME_MIN_FREE_GB", "number of gigabytes"): ["lots"],
     ("WME_MAX_RECORD_MB", "a whole number from 16 to 1024"): [
-        *("15", "1025", "9" * 5000, "000000064" + "9" * 5000, "64.5"),
+        *("15", "1025", "9" * 5000, "000000064" + "9" * 5000, "64.5")
     ],
     ("WME_FIRST_HOUR", "2026-11-20T05"): ["yesterday"],
     ("WME_GRACE_HOURS", "number of hours"): ["-1"],

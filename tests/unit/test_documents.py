@@ -3,6 +3,7 @@
 import argparse
 import inspect
 import re
+import runpy
 from pathlib import Path
 
 import click
@@ -192,3 +193,25 @@ def test_examples_of_the_settings_can_be_used():
     fields = settings.Settings.model_fields
     examples = {fields[name].validation_alias: example for name, example in EXAMPLES.items()}
     assert settings.read(examples).projects == ("enwiki", "frwiki")
+
+
+# --- pictures --------------------------------------------------------------------------------------------------------
+
+IMAGES = DOCS / "images"
+DRAW = runpy.run_path(str(IMAGES / "draw.py"))
+
+
+def test_the_diagram_is_as_drawn():
+    assert (IMAGES / "architecture.svg").read_text() == DRAW["architecture"](), "`make docs` draws it again"
+
+
+def test_pictures_have_at_most_200_kb():
+    pictures = [path for path in IMAGES.iterdir() if path.suffix in {".svg", ".png"}]
+    assert {path.name for path in pictures} == {"architecture.svg", "report.png"}
+    assert all(path.stat().st_size <= 200_000 for path in pictures)
+
+
+def test_the_text_of_a_picture_is_found_again():
+    png = DRAW["with_text"]((IMAGES / "report.png").read_bytes(), "author", "nobody")
+    assert b"author\0nobody" in png
+    assert png.startswith(b"\x89PNG")

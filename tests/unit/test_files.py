@@ -1,6 +1,10 @@
-"""Files that are there as a whole or not at all: writers that are killed, that meet, and that find no room."""
+"""Files that are there as a whole or not at all.
+
+Writers are killed, meet, and find no room; before a file gets its name, its bytes survive a loss of power.
+"""
 
 import errno
+import os
 import resource
 import signal
 import subprocess
@@ -10,8 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from resources import files
+from resources import datasets, files
 from resources.errors import retryable
+from resources.lake import Layout, convert
+from resources.warehouse import Warehouse
+from tests.unit.lake.conftest import Lake as Archives
+from tests.unit.warehouse.conftest import Clock, Lake
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -96,3 +104,39 @@ def test_a_finished_file_takes_the_name_of_another(tmp_path):
     files.put(tmp_path / "new", tmp_path / "x")
     assert names(tmp_path) == ["x"]
     assert files.md5_of(tmp_path / "x") == "900150983cd24fb0d6963f7d28e17f72"
+
+
+@pytest.fixture
+def done(monkeypatch):
+    """What the system was asked for, in order: inodes that were made durable, and (inode, path) that got a name."""
+    found, fsync, rename = [], os.fsync, os.replace
+
+    def synced(descriptor):
+        fsync(descriptor)
+        found.append(os.fstat(descriptor).st_ino)
+
+    def named(source, target, **options):
+        rename(source, target, **options)
+        found.append((Path(target).stat().st_ino, Path(target)))
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", named)
+    return found
+
+
+def test_rows_and_rejects_of_a_conversion_are_durable_before_they_get_their_names(done, tmp_path):
+    archives = Archives(Layout(tmp_path / "data"))
+    made = convert(archives.archive(archives.lines(archives.record(1), b"no record")), archives.layout)
+    # whoever sees the rows can rely on their rejects
+    names = [(path.stat().st_ino, path) for path in (made.rejects_path, made.path)]
+    assert [one for one in done if isinstance(one, tuple)] == names
+    assert all(inode in done[: done.index((inode, path))] for inode, path in names)
+
+
+def test_the_published_file_is_durable_before_it_gets_its_name_and_its_name_afterwards(done, tmp_path):
+    lake, warehouse = Lake(tmp_path), Warehouse(tmp_path, lock_timeout=5.0, clock=Clock())
+    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)])], dataset=datasets.ARTICLE_CHANGES)
+    path = warehouse.publish().path
+    place = done.index((path.stat().st_ino, path))
+    assert path.stat().st_ino in done[:place]
+    assert path.parent.stat().st_ino in done[place:]

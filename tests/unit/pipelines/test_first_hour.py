@@ -1,17 +1,19 @@
-"""Where Dagster's hours begin: with what can still be fetched, and never after what was made."""
+"""Hours and their partition keys, and where they begin: with what can be fetched, never after what was made."""
 
 import errno
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
 import dagster as dg
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 
 from assets import layers
 from assets.layers import EARLIEST, HOUR, HOURS, hour_of, hours_since, key_of, recent_hours
 from pipelines.definitions import build_defs, first_hour
 from pipelines.operations.run import run
 from resources import files
-from resources.datasets import ARTICLE_CHANGES, RETENTION, paths
+from resources.datasets import ARTICLE_CHANGES, RETENTION, last_complete_hour, paths
 from resources.lake import Layout
 from resources.settings import Settings, SettingsError, read
 
@@ -120,3 +122,26 @@ def test_materializations_are_seen_whatever_the_hours_began_with_then(settings, 
         found = instance.get_status_by_partition(CHANGES, list(definition.get_partition_keys()), definition)
         made = {key for key, status in found.items() if status is not None and status.value == "MATERIALIZED"}
         assert made == {key_of(OLD), key_of(OLD + HOUR)}
+
+
+MOMENTS = st.datetimes(datetime(2026, 1, 1), datetime(2035, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
+
+
+@hypothesis.settings(deadline=None, derandomize=True)
+@hypothesis.given(MOMENTS)
+def test_a_key_names_the_hour_that_the_moment_lies_in(moment):
+    hour = hour_of(key_of(moment))
+    assert hour <= moment < hour + timedelta(hours=1)
+    assert hour.utcoffset() == timedelta(0)
+
+
+def test_dagster_agrees_on_the_keys_when_clocks_change_and_in_other_zones():
+    keys = HOURS.get_partition_keys(current_time=datetime(2026, 1, 1, 3, 5, tzinfo=UTC))
+    assert [hour_of(key).hour for key in keys] == [0, 1, 2]
+    assert [key_of(hour_of(key)) for key in keys] == list(keys)
+    keys = HOURS.get_partition_keys(current_time=datetime(2026, 10, 26, tzinfo=UTC))
+    assert len(set(keys)) == len(keys)
+    assert sum(key.startswith("2026-10-25") for key in keys) == 24
+    moment = datetime(2026, 5, 1, 1, 30, tzinfo=timezone(timedelta(hours=2)))
+    assert key_of(moment) == "2026-04-30-23:00"
+    assert last_complete_hour(moment) == datetime(2026, 4, 30, 22, tzinfo=UTC)

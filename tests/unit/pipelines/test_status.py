@@ -18,6 +18,7 @@ from resources.tables import ARTICLE_CHANGES, NO_SNAPSHOT, HourState
 from resources.warehouse import HourStatus
 from resources.warehouse.database.connect import Connector
 from tests.local_cluster import free_port
+from tests.unit.lake.conftest import Lake as Archives
 from tests.unit.lake.poisoned import event, line_of
 from tests.unit.pipelines.conftest import Mirror
 from tests.unit.warehouse.conftest import START
@@ -187,3 +188,26 @@ def test_how_far_the_stream_is_kept(mirror):
     assert lake.add([line_of(event(7, 42, "e", ahead)) + b"\n"], ahead) is not None
     mirror.publish()
     assert mirror.warehouse.sql("SELECT partition, lag_seconds FROM stream_state").rows == [(7, 0.0)]
+
+
+def test_unknown_fields_are_kept_counted_and_told(mirror):
+    lake = Archives(Layout(mirror.data))
+    grown = {
+        "mood": "calm\x9b31m" * 100,
+        "\x1b[31m": 1,
+        "version": {"identifier": 1, "scores": {"novelty": {"high": 0.5}}},
+        "categories": [{"name": "A", "url": "u", "rank": 2}, {"name": "B", "url": "u", "rank": 3}],
+    }
+    file = lake.convert(*(lake.record(page, **grown) for page in range(3)))
+    mirror.warehouse.load_hour(file.batch_hour, [file])
+    mirror.publish()
+    ((extra,),) = mirror.warehouse.sql("SELECT DISTINCT extra FROM article_changes").rows
+    assert json.loads(extra)["version"] == {"scores": {"novelty": {"high": 0.5}}}
+    assert [category["rank"] for category in json.loads(extra)["categories"]] == [2, 3]
+    line = dict(mirror.status(5).facts)["unknown fields"]
+    assert "categories[].rank (6 times, for example 2);" in line
+    assert "version.scores.novelty (3 times, for example {" in line
+    assert 'mood (3 times, for example "calm' in line
+    assert not {"\x1b", "\x9b"} & set(line)
+    assert len(line) < 400
+    assert "kept in `extra`" in line

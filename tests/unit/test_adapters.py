@@ -33,19 +33,21 @@ def test_the_scope_is_every_namespace_of_every_project_in_the_order_configured()
 
 
 def test_a_data_folder_is_bound_to_the_first_service_it_is_used_with(tmp_path):
+    with pytest.raises(SettingsError, match="base_url is not valid"):
+        service(tmp_path, "ftp://nowhere")
+    assert origin_of(tmp_path) is None
     made = service(tmp_path, contact="ops@example.org", anonymous=True)
     assert (made.base_url, made.username, made.password) == (URL, "u", "p")
     assert (made.contact, made.anonymous) == ("ops@example.org", True)
     assert origin_of(tmp_path) == URL
     service(tmp_path)
-    with pytest.raises(OriginError, match="contains data from"):
+    told = rf"contains data from.*Set WME_DATA to another folder.*If {URL} was a mistake, remove .*service\.json"
+    with pytest.raises(OriginError, match=told):
         service(tmp_path, "http://127.0.0.1:2")
-
-
-def test_an_address_that_cannot_be_one_binds_nothing(tmp_path):
-    with pytest.raises(SettingsError, match="base_url is not valid"):
-        service(tmp_path, "ftp://nowhere")
-    assert origin_of(tmp_path) is None
+    assert origin_of(tmp_path) == URL
+    (tmp_path / "archive").mkdir()
+    with pytest.raises(OriginError, match=r"restore the previous settings\.$"):
+        service(tmp_path, "http://127.0.0.1:2")
 
 
 def test_the_sandbox_of_a_folder_lies_in_it():

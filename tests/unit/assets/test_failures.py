@@ -6,7 +6,6 @@ import dagster as dg
 import pytest
 
 from assets.describe import as_failure, failed_hours, failure, sentence
-from resources.data_folder import OriginError, claim, origin_of
 from resources.enterprise import errors
 from resources.errors import ends_run
 
@@ -67,17 +66,3 @@ def test_whatever_goes_wrong_within_becomes_a_failure_once():
     with pytest.raises(dg.Failure) as caught, as_failure():
         raise own
     assert caught.value is own
-
-
-def test_a_data_folder_refuses_another_service(tmp_path):
-    assert origin_of(tmp_path) is None
-    claim(tmp_path, "sandbox 1")
-    claim(tmp_path, "sandbox 1")
-    with pytest.raises(
-        OriginError, match=r"Set WME_DATA to another folder.*If sandbox 1 was a mistake, remove .*service\.json"
-    ):
-        claim(tmp_path, "https://api.example.org")
-    assert origin_of(tmp_path) == "sandbox 1"
-    (tmp_path / "archive").mkdir()
-    with pytest.raises(OriginError, match=r"restore the previous settings\.$"):
-        claim(tmp_path, "https://api.example.org")

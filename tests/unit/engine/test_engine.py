@@ -77,16 +77,6 @@ def test_lines_are_told_at_the_start_now_and_then_and_at_the_end():
     assert lines == ["download: 4.0 MB", "download: 50%, 2.0 MB of 4.0 MB", "download: 2.0 MB in 7.0 s"]
 
 
-@pytest.mark.parametrize(
-    ("total", "unit", "text"),
-    [(12, "B", "12 B"), (1_500, "B", "1.5 kB"), (2.5e9, "B", "2.5 GB"), (1234, "hour", "1,234 hours")],
-)
-def test_quantities_are_written_for_people(total, unit, text):
-    lines: list[str] = []
-    with line_reporter(lines.append)("x", total, unit):
-        assert lines == [f"x: {text}"]
-
-
 def test_an_empty_task_ends_without_dividing_by_zero():
     lines: list[str] = []
     with line_reporter(lines.append, seconds=0)("nothing", 0, "file") as advance:

@@ -50,12 +50,8 @@ class Page(HTMLParser):
         if tag not in {"meta", "link"}:
             self.open.append(tag)
 
-    def handle_startendtag(self, tag, attributes):
-        self.tags[tag] += 1
-        self.attributes += [(tag, *one) for one in attributes]
-
     def handle_endtag(self, tag):
-        assert self.open.pop() == tag
+        assert tag in {"meta", "link"} or self.open.pop() == tag
 
     def handle_data(self, data):
         if "style" not in self.open:
@@ -148,17 +144,9 @@ def test_needs_of_attention_are_said_in_one_line_and_cut(whole, monkeypatch):
     wrote, page = made(whole, 4)
     assert wrote.attention_count == 60
     assert wrote.attention == different[:30]
+    assert all(text in page.text for text in different[:30])
+    assert not list(whole.data.glob("*.tmp"))
     assert "30 more; wme status lists them all." in page.text
-
-
-def test_pages_of_a_state_that_no_longer_holds_are_replaced_whole(filled, told):
-    _, before = told
-    wrote, after = made(filled, 90)
-    assert after.headings[0] == "What needs attention"
-    assert wrote.attention_count == len(wrote.attention) > 0
-    assert all(text.replace("`", "") in after.text for text in wrote.attention)
-    assert before.source != after.source
-    assert not list(filled.data.glob("*.tmp"))
 
 
 def test_a_mirror_in_which_nothing_is_or_can_be_read_says_what_to_do(mirror, tmp_path):

@@ -9,7 +9,7 @@ import pytest
 
 from pipelines.report import metrics
 from pipelines.report import status as statuses
-from resources import datasets, files
+from resources import files
 from resources.datasets import ENTITY_CHANGES
 from resources.datasets.live import LIVE_CHANGES, Run
 from resources.lake import Layout
@@ -21,7 +21,6 @@ from tests.local_cluster import free_port
 from tests.unit.lake.conftest import Lake as Archives
 from tests.unit.lake.poisoned import event, line_of
 from tests.unit.pipelines.conftest import Mirror
-from tests.unit.warehouse.conftest import START
 
 
 def test_a_mirror_that_is_up_to_date_needs_nothing_and_all_is_said_of_one_publication(whole, monkeypatch):
@@ -122,23 +121,6 @@ def test_loaded_files_that_no_article_knows_are_told(mirror, monkeypatch):
         "1 loaded file has not been applied to `articles`. Run `wme run` to apply all loaded files."
         in mirror.status(1, min_free_gb=0).troubles
     )
-
-
-def test_the_command_that_closes_gaps_names_hours_of_mirrored_projects(mirror):
-    mirror.load_all((0, 3), "enwiki", "frwiki")
-    lost = [
-        HourStatus(mirror.lake.hour(number), project, 0, HourState.MISSING, "Because.")
-        for number, project in ((1, "enwiki"), (2, "frwiki"))
-    ]
-    mirror.warehouse.record_statuses(lost, dataset=datasets.ARTICLE_CHANGES)
-    mirror.publish()
-    status = mirror.status(3, min_free_gb=0)
-    assert len(status.gaps) >= 2
-    (command,) = [text for text in status.troubles if text.startswith("`wme run")]
-    assert command.startswith(f"`wme run --from {START:%Y-%m-%d}T01 --to {START:%Y-%m-%d}T")
-    troubles = mirror.status(3, projects=("dewiki",), min_free_gb=0).troubles
-    assert troubles[0].startswith("dewiki namespace 0: no hour")
-    assert not any("wme run --from" in text for text in troubles)
 
 
 def test_scheduler_that_does_not_answer_needs_attention_and_hides_nothing(whole, monkeypatch):

@@ -2,9 +2,6 @@
 
 import json
 import os
-import signal
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -14,6 +11,7 @@ from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.datasets.live import LIVE_CHANGES, path_of
 from resources.lake import Layout
 from resources.lake.rejects import lines_file
+from resources.storage import Storage
 from tests.builds import OpenWarehouse, close_all, lay
 from tests.unit.assets.conftest import listed, write_set
 from tests.unit.warehouse.conftest import START, Clock, Lake
@@ -155,20 +153,16 @@ def test_earlier_export_of_an_hour_goes_when_the_later_one_is_loaded(house):
     old = house.archive(layout.batch_archive(ARTICLE_CHANGES, lake.hour(0), file.identifier, "0" * 32))
     now = house.archive(layout.batch_archive(ARTICLE_CHANGES, lake.hour(0), file.identifier, file.version))
     other = house.archive(layout.batch_archive(ARTICLE_CHANGES, lake.hour(0), "frwiki_namespace_0", "1" * 32))
-    layout.batch_list(ARTICLE_CHANGES, lake.hour(0)).write_text(json.dumps([listed(version=file.version)]))
+    listing = layout.batch_list(ARTICLE_CHANGES, lake.hour(0))
+    listing.write_text(json.dumps([listed(version=file.version)]))
     assert house.clean().waiting == (), "nothing of the hour is loaded"
     warehouse.load_hour(lake.hour(0), [file])
     assert {one.path for one in house.clean().waiting} == old
     house.clean(hours=24)
-    assert house.files() == {
-        *now,
-        *other,
-        house.name(layout.batch_list(ARTICLE_CHANGES, lake.hour(0))),
-        house.name(file.path),
-    }
+    assert house.files() == now | other | {house.name(listing), house.name(file.path)}
 
     # what is loaded stays, though the service lists another by now
-    layout.batch_list(ARTICLE_CHANGES, lake.hour(0)).write_text(json.dumps([listed(version="2" * 32)]))
+    listing.write_text(json.dumps([listed(version="2" * 32)]))
     newer = house.archive(layout.batch_archive(ARTICLE_CHANGES, lake.hour(0), file.identifier, "2" * 32))
     # and so does what was never loaded, as long as the one of the list is not
     between = house.archive(layout.batch_archive(ARTICLE_CHANGES, lake.hour(0), file.identifier, "3" * 32))
@@ -214,7 +208,7 @@ def test_replaced_version_of_a_snapshot_goes_with_its_archives(house):
     assert warehouse.sql("SELECT count(*) FROM snapshot_articles").rows == [(2,)]
 
 
-def test_killed_cleaning_is_finished_by_the_next(house):
+def test_cleaning_that_was_interrupted_is_finished_by_the_next(house, monkeypatch):
     lake, warehouse = house.lake, house.warehouse
     loaded = lake.file(0, [lake.change(1, "A", 1, html="h")])
     rubbish = [loaded.path.with_name(f"{loaded.identifier}.{number:08x}.parquet") for number in range(20)]
@@ -223,26 +217,21 @@ def test_killed_cleaning_is_finished_by_the_next(house):
     house.aged(loaded.path, *rubbish)
     warehouse.load_hour(lake.hour(0), [loaded])
     warehouse.publish()
-    close_all()
-    program = (
-        "import os, signal, sys; from datetime import timedelta; from pathlib import Path\n"
-        "from assets.steps.housekeeping import clean; from resources.lake import Layout\n"
-        "from resources.warehouse import Warehouse\n"
-        "removed = []\n"
-        "def hook(event, words):\n"
-        "    if event == 'os.remove' and str(words[0]).endswith('.parquet'):\n"
-        "        removed.append(words)\n"
-        "        if len(removed) == 8: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "sys.addaudithook(hook)\n"
-        "data = Path(sys.argv[1]); clean(Layout(data), Warehouse(data), grace=timedelta(0))\n"
-    )
-    folder = loaded.path.parent
-    killed = subprocess.run([sys.executable, "-c", program, str(house.data)], check=False, timeout=120)
-    assert killed.returncode == -signal.SIGKILL
-    left = len(list(folder.iterdir()))
-    assert left == 1 + 20 - 7
-    assert len(house.clean(grace=timedelta(0)).freed) == left - 1
-    assert list(folder.iterdir()) == [loaded.path]
+    delete, removed = Storage.delete, []
+
+    def interrupted(storage, path):
+        if len(removed) == 7:
+            raise KeyboardInterrupt
+        removed.append(path)
+        delete(storage, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Storage, "delete", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            house.clean(grace=timedelta(0))
+    assert set(loaded.path.parent.iterdir()) == {loaded.path, *rubbish} - {*removed}
+    assert len(house.clean(grace=timedelta(0)).freed) == 20 - 7
+    assert list(loaded.path.parent.iterdir()) == [loaded.path]
     assert warehouse.sql("SELECT html FROM article_bodies").rows == [("h",)]
 
 

@@ -2,121 +2,83 @@
 
 import json
 import os
-import socket
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
 from resources import connection
+from resources.connection import UnknownNameError
 from resources.datasets import named
-from resources.enterprise import EnterpriseClient, RetryPolicy, Service
 from resources.enterprise.errors import UnreachableError
-from resources.enterprise.listing import OddRecord
 from resources.lake import Layout
-from resources.sandbox import Settings, running
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory):
-    with running(
-        Settings(state=tmp_path_factory.mktemp("service"), projects=("enwiki",), changes_per_hour=10)
-    ) as sandbox:
-        yield sandbox
+from tests.unit.enterprise.loopback import json_reply
 
 
 @pytest.fixture
-def layout(tmp_path):
-    return Layout(tmp_path / "data")
+def projects(bench):
+    """The path of the archived list of projects."""
+    return bench.layout.list_archive(named("projects"))
 
 
 @pytest.fixture
-def client(service, tmp_path):
-    username, password = f"u{os.urandom(4).hex()}", "Passw0rd-1!"
-    service.accounts.create(username, password, groups=["group_3"])
-    of = Service(auth_url=service.url, base_url=service.url, username=username, password=password)
-    with EnterpriseClient(of, state=tmp_path / "state") as client:
-        service.requests.clear()
-        yield client
+def check(bench):
+    """`check(projects, namespaces, layout)`: the lists that the service is asked for."""
+
+    def names(projects, namespaces=(0,), layout=bench.layout):
+        before = len(bench.fake.api.seen("/v2/*"))
+        connection.check_names(bench.client, layout, projects, namespaces)
+        return [request.path for request in bench.fake.api.seen("/v2/*")[before:]]
+
+    return names
 
 
-@pytest.fixture
-def nowhere(tmp_path):
-    """A client of a host that is not there."""
-    with socket.socket() as held:
-        # bound and not listening: nobody else answers there
-        held.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{held.getsockname()[1]}"
-        of = Service(auth_url=address, base_url=address, anonymous=True)
-        with EnterpriseClient(of, state=tmp_path / "nowhere", retry=RetryPolicy(retries=0)) as client:
-            yield client
+def entries(*names):
+    return [{"identifier": name} for name in names]
 
 
-def archive(layout, **lists):
-    for kind, known in lists.items():
-        path = layout.list_archive(named(kind))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps([{"identifier": name} for name in known]))
+def test_names_of_archived_lists_cost_no_request_and_odd_entries_spoil_no_other(bench, check, projects):
+    assert check(["frwiki", "enwiki"], [14, 0]) == []
+    projects.write_text(json.dumps([*entries("enwiki", None, ["x"]), 7, {}]))
+    bench.fake.close()
+    assert check(["enwiki"]) == []
 
 
-def asked(service):
-    return [seen.path for seen in service.requests if seen.path.startswith("/v2/")]
-
-
-def test_names_of_archived_lists_cost_no_request_and_odd_entries_spoil_no_other(client, service, layout, nowhere):
-    archive(layout, projects=["enwiki", "frwiki"], namespaces=[0, 14])
-    for one in (client, nowhere):
-        connection.check_names(one, layout, ["frwiki", "enwiki"], [14, 0])
-    assert asked(service) == []
-    archive(layout, projects=["enwiki", None, ["x"]], namespaces=[0])
-    path = layout.list_archive(named("projects"))
-    path.write_text(json.dumps([*json.loads(path.read_text()), 7, {}]))
-    connection.check_names(nowhere, layout, ["enwiki"], [0])
-
-
-def test_unknown_names_are_told_in_one_sentence_with_the_nearest_and_ten_of_many_are_named(client, service, layout):
-    with pytest.raises(connection.UnknownNameError) as caught:
-        connection.check_names(client, layout, ["enwikki", "enwiki", "qqqqq", "frwik"], [0, 5])
+def test_unknown_names_are_told_in_one_sentence_with_the_nearest_and_ten_of_many_are_named(bench, check, tmp_path):
+    empty = Layout(tmp_path / "empty")
+    bench.fake.script("/v2/projects", json_reply(entries("enwiki", "frwiki")))
+    with pytest.raises(UnknownNameError) as caught:
+        check(["enwikki", "enwiki", "qqqqq", "frwik"], [0, 5], empty)
     assert str(caught.value) == (
         "The service has no project enwikki (did you mean enwiki?), qqqqq, frwik (did you mean frwiki?) and no "
-        "namespace 5 (there are 0, 6, 10, 14). Nothing was fetched. Correct WME_PROJECTS or WME_NAMESPACES."
+        "namespace 5 (there are 0, 14). Nothing was fetched. Correct WME_PROJECTS or WME_NAMESPACES."
     )
-    assert asked(service) == ["/v2/projects", "/v2/namespaces"]
-    assert not layout.archive.exists()
-    with pytest.raises(connection.UnknownNameError, match=r"qq9q and 20 more\. Nothing"):
-        connection.check_names(client, layout, [f"qq{number}q" for number in range(30)])
+    assert [request.path for request in bench.fake.api.seen("/v2/*")] == ["/v2/projects", "/v2/namespaces"]
+    assert not empty.archive.exists()
+    with pytest.raises(UnknownNameError, match=r"qq9q and 20 more\. Nothing"):
+        check([f"qq{number}q" for number in range(30)])
 
 
-def test_a_name_that_the_archived_list_does_not_know_may_be_new(client, service, layout):
-    archive(layout, projects=["frwiki"], namespaces=[0])
-    connection.check_names(client, layout, ["enwiki"], [0])
-    assert asked(service) == ["/v2/projects"]
-
-
-def test_a_name_that_may_be_that_of_an_odd_entry_is_not_refused(service, client, layout, tmp_path):
-    with EnterpriseClient(client.service, state=tmp_path / "state") as odd:
-        read = odd.lists.reference
-        odd_records = (OddRecord("record 5", "identifier: Field required"),)
-        odd.lists.reference = lambda kind: replace(read(kind), odd=odd_records)
-        connection.check_names(odd, layout, ["xxwiki"], [0])
-    with pytest.raises(connection.UnknownNameError):
-        connection.check_names(client, layout, ["xxwiki"], [0])
+def test_a_name_that_the_archived_list_does_not_know_may_be_new_or_that_of_an_odd_entry(bench, check):
+    bench.know("projects", "enwiki")
+    assert check(["frwiki"]) == ["/v2/projects"]
+    bench.fake.script("/v2/projects", json_reply([*entries("frwiki"), {"name": "without identifier"}]))
+    assert check(["xxwiki"]) == ["/v2/projects"]
+    with pytest.raises(UnknownNameError):
+        check(["xxwiki"])
 
 
 @pytest.mark.parametrize("damaged", [b"", b"null", b"[1]", b'[{"name": "x"}]', b"\xff"])
-def test_a_damaged_list_is_taken_for_none(client, layout, damaged):
-    archive(layout, projects=[], namespaces=[0])
-    layout.list_archive(named("projects")).write_bytes(damaged)
-    connection.check_names(client, layout, ["enwiki"], [0])
+def test_a_damaged_list_is_taken_for_none(check, projects, damaged):
+    projects.write_bytes(damaged)
+    assert check(["frwiki"]) == ["/v2/projects"]
 
 
-def test_without_the_network_the_sentence_says_what_was_compared(nowhere, layout):
+def test_without_the_network_the_sentence_says_what_was_compared(bench, check, projects, tmp_path):
+    bench.fake.close()
     with pytest.raises(UnreachableError, match=r"The projects enwiki cannot be checked: the service's list"):
-        connection.check_names(nowhere, layout, ["enwiki"], [0])
-    archive(layout, projects=["enwiki"], namespaces=[0])
+        check(["enwiki"], layout=Layout(tmp_path / "empty"))
     at = datetime(2026, 11, 20, 5, 6, tzinfo=UTC).timestamp()
-    os.utime(layout.list_archive(named("projects")), (at, at))
-    with pytest.raises(
-        connection.UnknownNameError, match=r"did you mean enwiki\?.* is from 2026-11-20 05:06 UTC, and the service is "
-    ):
-        connection.check_names(nowhere, layout, ["enwiki", "enwikki"], [0])
+    os.utime(projects, (at, at))
+    told = r"did you mean enwiki\?.* is from 2026-11-20 05:06 UTC, and the service is "
+    with pytest.raises(UnknownNameError, match=told):
+        check(["enwiki", "enwikki"])

@@ -93,7 +93,7 @@ def test_whatever_lies_in_their_place_is_replaced(bench, loaded):
     assert [one.name for one in bench.layout.lake.rglob("mine")] == ["mine"]
 
 
-def test_without_its_archive_the_file_stays_and_the_message_says_what_is_lost(bench, loaded):
+def test_without_its_archive_the_file_and_its_hour_stay_and_the_message_says_what_is_lost(bench, loaded):
     path = loaded["enwiki"]
     path.write_bytes(b"short")
     # no run makes more than so many hours again
@@ -109,27 +109,19 @@ def test_without_its_archive_the_file_stays_and_the_message_says_what_is_lost(be
     assert path.read_bytes() == b"short"
     assert len(bench.warehouse.publish().faulty_lake_files) == 1
     assert {project for project, _ in published(bench)} == {"dewiki", "frwiki", "itwiki"}
-    # a damaged archive: the conversion fails, and what was there is there again
+    # a damaged archive: the conversion fails, what was there is there again, and no other file of the hour is repaired
+    ledger = "SELECT project_id, loaded_at FROM loads ORDER BY ALL"
+    before = bench.warehouse.sql(ledger).rows
+    bench.clock.advance(days=1)
+    loaded["frwiki"].write_bytes(b"short")
     archive.write_bytes(b"no archive")
     done = repair(bench)
     assert (done.load_count, len(done.failures), done.replaced) == (0, 1, [])
     assert path.read_bytes() == b"short"
-    kept.rename(archive)
-    assert repair(bench).load_count == 1
-
-
-def test_an_hour_is_repaired_as_a_whole_or_not_at_all(bench, loaded):
-    ledger = "SELECT project_id, loaded_at FROM loads ORDER BY ALL"
-    before = bench.warehouse.sql(ledger).rows
-    bench.clock.advance(days=1)
-    for project in ("enwiki", "frwiki"):
-        loaded[project].write_bytes(b"short")
-    (archive,) = bench.layout.archive.rglob("enwiki*.tar.gz")
-    archive.write_bytes(b"no archive")
-    done = repair(bench)
-    assert (done.load_count, len(done.failures), done.replaced) == (0, 1, [])
     bench.warehouse.publish()
     assert bench.warehouse.sql(ledger).rows == before
+    kept.rename(archive)
+    assert repair(bench).load_count == 1
 
 
 def test_a_compacted_file_comes_back_hour_by_hour_from_either_half(bench, loaded):

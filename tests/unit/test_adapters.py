@@ -50,28 +50,19 @@ def test_a_data_folder_is_bound_to_the_first_service_it_is_used_with(tmp_path):
         service(tmp_path, "http://127.0.0.1:2")
 
 
-def test_the_sandbox_of_a_folder_lies_in_it():
+def test_settings_have_the_units_that_their_names_say():
     assert sandbox_settings(Path("d")).state == Path("d/sandbox")
-
-
-def test_quantities_have_the_units_that_their_names_say():
-    settings = Settings(data=Path("d"), grace_hours=1.5)
+    settings = Settings(data=Path("d"), grace_hours=1.5, workers=3)
     assert ConfiguredLake(settings).grace == timedelta(hours=1, minutes=30)
     assert ConfiguredLake(settings).layout.lake == Path("d/lake")
     assert ConfiguredWarehouse(settings).warehouse.published_path == Path("d/warehouse.duckdb")
-
-
-def test_downloads_and_threads_are_as_many_as_were_asked_for():
     said = []
-    engine = ConfiguredEngine(Settings(workers=3)).engine(said.append)
+    engine = ConfiguredEngine(settings).engine(said.append)
     assert engine.workers == 3
     with engine.task("x", 1000, "B"):
         assert said == ["x: 1.0 kB"]
     with ConfiguredEngine(Settings(threads=2)).converter(ConfiguredLake(Settings())) as converter:
         assert converter.workers == 2
-
-
-def test_memory_is_in_mebibytes():
     with pytest.raises(ConversionError, match=r"^300 MB of memory is too little for 8 workers"):
         ConfiguredEngine(Settings(threads=8, memory_mb=300)).converter(ConfiguredLake(Settings()))
 

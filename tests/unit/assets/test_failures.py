@@ -30,32 +30,19 @@ def test_errors_that_do_not_say_end_their_hour_and_are_not_tried_again(kind):
 LOST, WRONG, GONE = errors.UnreachableError("Lost."), errors.IntegrityError("Wrong."), errors.RetentionPassed("Gone.")
 
 
-@pytest.mark.parametrize(
-    ("failed", "total", "told"),
-    [
-        (
-            {3: WRONG, 5: LOST, 0: LOST, 1: LOST},
-            6,
-            [
-                "4 of 6 hours failed. The other 2 hours are loaded.",
-                "3 hours from 2026-11-19 05:00 to 2026-11-19 10:00: Lost.",
-                "2026-11-19 08:00: Wrong.",
-            ],
-        ),
-        (
-            dict.fromkeys(range(6), LOST),
-            6,
-            ["6 of 6 hours failed. Data loaded earlier is kept.", "2026-11-19 05:00 to 2026-11-19 10:00: Lost."],
-        ),
-        ({0: GONE}, 1, ["1 of 1 hour failed. Data loaded earlier is kept.", "2026-11-19 05:00: Gone."]),
-        ({0: GONE}, 2, ["1 of 2 hours failed. The other hour is loaded.", "2026-11-19 05:00: Gone."]),
-    ],
-)
-def test_every_failed_hour_is_named_with_its_reason_and_with_those_of_the_same(failed, total, told):
-    hours = {HOUR + timedelta(hours=number): error for number, error in failed.items()}
-    found = failed_hours(hours, total, what="entity_changes: ")
-    assert found.description == "entity_changes: " + "\n- ".join(told)
-    assert found.allow_retries is (LOST in failed.values())  # one of them can heal
+def test_every_failed_hour_is_named_with_its_reason_and_with_those_of_the_same():
+    at, kept = "2026-11-19", "failed. Data loaded earlier is kept."
+    same, others = f"3 hours from {at} 05:00 to {at} 10:00: Lost.", "4 of 6 hours failed. The other 2 hours are loaded."
+    for failed, total, told in (
+        ({3: WRONG, 5: LOST, 0: LOST, 1: LOST}, 6, (others, same, f"{at} 08:00: Wrong.")),
+        (dict.fromkeys(range(6), LOST), 6, (f"6 of 6 hours {kept}", f"{at} 05:00 to {at} 10:00: Lost.")),
+        ({0: GONE}, 1, (f"1 of 1 hour {kept}", f"{at} 05:00: Gone.")),
+        ({0: GONE}, 2, ("1 of 2 hours failed. The other hour is loaded.", f"{at} 05:00: Gone.")),
+    ):
+        hours = {HOUR + timedelta(hours=number): error for number, error in failed.items()}
+        found = failed_hours(hours, total, what="entity_changes: ")
+        assert found.description == "entity_changes: " + "\n- ".join(told)
+        assert found.allow_retries is (LOST in failed.values())  # one of them can heal
 
 
 def test_whatever_goes_wrong_within_becomes_a_failure_once():

@@ -133,8 +133,8 @@ GAPS = [
     # hours in a row are one sentence
     (
         9,
-        "llmlmmmpl",
-        "loaded loaded missing loaded missing missing missing past_retention loaded",
+        "lemlmmmpl",
+        "loaded empty missing loaded missing missing missing past_retention loaded",
         [
             f"08:00: missing. {LOST}",
             f"10:00 to 2026-03-04 12:00 (3 hours): missing. {LOST}",

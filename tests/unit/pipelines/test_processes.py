@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import resource
 import signal
 import subprocess
 import sys
@@ -15,13 +17,17 @@ import pytest
 from dagster._core.definitions.job_base import InMemoryJob
 from dagster._core.execution.api import execute_run
 from dagster._core.remote_origin import InProcessCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
+from dagster._core.storage import tags
 from dagster._core.test_utils import create_run_for_test
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
+from assets.layers import RunTag
+from pipelines import cli
 from pipelines.definitions import build_defs
 from pipelines.process import interrupts, processes
 from resources.settings import Settings
 
+ROOT = Path(__file__).resolve().parents[3]
 HERE = "here"
 #: Holds a lock as a run's process does, tells its tags, and stays until it is ended.
 HOLDER = """
@@ -43,9 +49,9 @@ def instance() -> Iterator[dg.DagsterInstance]:
 @contextmanager
 def holding(instance: dg.DagsterInstance) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
     """A process that holds a lock, and the tags by which a run names it."""
-    words, here = [sys.executable, "-c", HOLDER, instance.root_directory], Path(__file__).resolve().parents[3]
+    words = [sys.executable, "-c", HOLDER, instance.root_directory]
     pipe = subprocess.PIPE
-    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, cwd=here) as process:
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, cwd=ROOT) as process:
         try:
             yield process, json.loads(process.stdout.readline())
         finally:
@@ -147,3 +153,63 @@ def test_every_run_of_the_code_location_says_its_process_before_its_first_step(t
         assert seen == [(True, name)] * 2  # a process has one lock
         assert [path.stem for path in (tmp_path / "processes").iterdir()] == [name]
         assert processes.end_killed(instance) == []
+
+
+# --- what is used of Dagster and not published ------------------------------------------------------------------------
+
+#: Dagster's names of tags that are not called as ours are.
+TAGS = {
+    "BACKFILL": "BACKFILL_ID_TAG",
+    "FAILURE_REASON": "RUN_FAILURE_REASON_TAG",
+    "HIDDEN": "HIDDEN_TAG_PREFIX",
+    "PARTITION": "PARTITION_NAME_TAG",
+    "RANGE_END": "ASSET_PARTITION_RANGE_END_TAG",
+    "RANGE_START": "ASSET_PARTITION_RANGE_START_TAG",
+    "ROOT_RUN": "ROOT_RUN_ID_TAG",
+    "SCHEDULE": "SCHEDULE_NAME_TAG",
+    "SENSOR": "SENSOR_NAME_TAG",
+}
+
+
+def test_only_one_module_names_what_dagster_does_not_publish_and_that_is_still_there():
+    sources = [path for folder in ("pipelines", "assets", "resources") for path in (ROOT / folder).rglob("*.py")]
+    naming = [path.name for path in sources if re.search(r"\bdagster\._", path.read_text())]
+    assert naming == ["dagster_internals.py"]
+    found = {name: value for name, value in vars(RunTag).items() if name.isupper()}
+    assert found == {name: getattr(tags, TAGS.get(name, f"{name}_TAG")) for name in found}
+    # importing it takes half a second, and every worker imports this module
+    from dagster_webserver import app
+
+    assert callable(app.DagsterWebserver.build_middleware)
+
+
+def test_an_instance_of_this_process_copies_no_output(tmp_path, monkeypatch):
+    monkeypatch.setenv("DAGSTER_HOME", "")
+    with processes.opened(tmp_path) as opened:
+        assert type(opened.compute_log_manager).__name__ == "NoOpComputeLogManager"
+        assert isinstance(opened, dg.DagsterInstance)
+
+
+@pytest.mark.parametrize("what", ["disk I/O error", "unable to open database file"])
+def test_a_history_that_the_disk_refuses_is_a_sentence(tmp_path, monkeypatch, capsys, what):
+    home = processes.prepare(tmp_path / "home")
+
+    def command(**_):
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        if what.startswith("unable"):
+            (home / "history/runs.db").mkdir(parents=True)
+        else:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+        try:
+            with processes.opened(home):
+                pass
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    monkeypatch.setenv("DAGSTER_HOME", "")
+    monkeypatch.setattr(cli.wme, "main", command)
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert stop.value.code == 1
+    told = " ".join(capsys.readouterr().err.split())
+    assert f"Dagster's run history could not be read or written ({what}). The disk is full or failing." in told

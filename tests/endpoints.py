@@ -15,7 +15,6 @@ from resources.datasets import Dataset, Family
 from resources.sandbox.api import streams
 from resources.sandbox.api.app import OPERATIONS as DATA
 from resources.sandbox.files import read_yaml
-from tests.contract.choices import CHOICES
 from tests.documents import ROOT
 
 _SANDBOX = "unit/sandbox/test_service_"
@@ -196,6 +195,6 @@ def _name(cell: str, before: str = "") -> str:
 
 
 def _chosen() -> Iterator[str]:
-    for choice in CHOICES:
-        cells = [choice.statement, choice.instead, choice.decided, choice.untried or f"`{choice.name}`"]
+    for name, choice in read_yaml("choices.yaml").items():
+        cells = [choice["statement"], choice["instead"], choice["decided"], choice.get("untried", f"`{name}`")]
         yield f"| {' | '.join(cells)} |"

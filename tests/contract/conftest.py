@@ -11,11 +11,13 @@ import pytest
 import requests
 
 from resources.sandbox import Settings, running
-from tests.contract.choices import CHOICES
+from resources.sandbox.files import read_yaml
 from tests.contract.service import Service
 
 FREE, PASSWORD = "free", "Free-account-1"
 NOW = datetime(2025, 3, 9, 7, 30, tzinfo=UTC)
+#: The choices of the sandbox where the service's texts are silent or disagree; `docs/assumptions.md` lists them.
+CHOICES: dict[str, dict[str, str]] = read_yaml("choices.yaml")
 #: By the name of a choice: how it ended, in a word.
 VERDICTS: dict[str, str] = {}
 
@@ -47,8 +49,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if not VERDICTS:
         return
     terminalreporter.section("declared choices")
-    for choice in CHOICES:
-        verdict, _, reason = VERDICTS.get(choice.name, f"not tried ({choice.untried})").partition(" (")
-        terminalreporter.line(f"{verdict:<10} {choice.name}: {choice.statement}{reason and f' ({reason}'}")
+    for name, choice in CHOICES.items():
+        verdict, _, reason = VERDICTS.get(name, f"not tried ({choice.get('untried')})").partition(" (")
+        terminalreporter.line(f"{verdict:<10} {name}: {choice['statement']}{reason and f' ({reason}'}")
     counted = [sum(verdict.startswith(word) for verdict in VERDICTS.values()) for word in ("confirmed", "refuted")]
     terminalreporter.line(f"{counted[0]} confirmed, {counted[1]} refuted, {len(CHOICES) - sum(counted)} not tried")

@@ -14,7 +14,7 @@ import threading
 from dataclasses import dataclass, field
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import parse_qs, parse_qsl, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from resources.enterprise import Service
 
@@ -89,110 +89,89 @@ def html_reply(status=200):
     return Reply(status, b"<html><body>Gateway</body></html>", {"Content-Type": "text/html"})
 
 
-class Loopback:
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = -1
+
+    def log_message(self, *args):
+        pass
+
+    def handle_one(self):
+        parts = urlsplit(self.path)
+        headers = {k.lower(): v for k, v in self.headers.items()}
+        query, body = parse_qsl(parts.query), self.rfile.read(int(headers.get("content-length") or 0))
+        request = Request(self.command, parts.path, dict(reversed(query)), headers, body, query)
+        with self.server.lock:
+            self.server.requests.append(request)
+        self.answer(self.server.application(request))
+
+    do_GET = do_POST = do_HEAD = handle_one  # noqa: N815
+
+    def answer(self, reply):
+        self.close_connection |= reply.drop or reply.raw is not None or reply.cut is not None
+        if reply.drop:
+            self.connection.shutdown(socket.SHUT_RDWR)
+            return
+        with contextlib.suppress(OSError):
+            if reply.raw is not None:
+                reply.raw(self.connection)
+                return
+            body = reply.body[: reply.cut]
+            self.send_response_only(reply.status)
+            headers = {"Date": format_datetime(self.server.now(), usegmt=True), **reply.headers}
+            if reply.chunked:
+                headers["Transfer-Encoding"] = "chunked"
+                half = max(1, len(body) // 2)
+                pieces = [b"%x\r\n%s\r\n" % (len(piece), piece) for piece in (body[:half], body[half:]) if piece]
+                body = b"".join(pieces) + (b"0\r\n\r\n" if reply.cut is None else b"")
+            elif reply.status != 204:
+                headers.setdefault("Content-Length", str(len(reply.body)))
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+            self.wfile.flush()
+            if reply.stall is not None and not reply.stall.wait(120):
+                self.server.stalls_sat_out += 1
+
+
+class Loopback(ThreadingHTTPServer):
     """An HTTP/1.1 server in threads whose answers come from one function."""
 
+    daemon_threads = True
+    request_queue_size = 64
+
     def __init__(self, application, host="127.0.0.1"):
+        super().__init__((host, 0), Handler)
+        self.application = application
         self.requests = []
         self.stalls_sat_out = 0
         self.now = lambda: dt.datetime.now(dt.UTC)  # told in the `Date` of every answer
-        self._lock = threading.Lock()
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True
-            wbufsize = -1
-
-            def log_message(self, *args):
-                pass
-
-            def handle_one(self):
-                parts = urlsplit(self.path)
-                length = int(self.headers.get("Content-Length") or 0)
-                request = Request(
-                    self.command,
-                    parts.path,
-                    {k: v[0] for k, v in parse_qs(parts.query).items()},
-                    {k.lower(): v for k, v in self.headers.items()},
-                    self.rfile.read(length),
-                    parse_qsl(parts.query),
-                )
-                with outer._lock:
-                    outer.requests.append(request)
-                outer._send(self, application(request))
-
-            do_GET = do_POST = do_HEAD = handle_one  # noqa: N815
-
-        class Server(ThreadingHTTPServer):
-            daemon_threads = True
-            request_queue_size = 64
-
-            def handle_error(self, request, client_address):
-                pass  # clients that go away are part of the tests
-
-        self._server = Server((host, 0), Handler)
-        self._closing = False
+        self.lock = threading.Lock()
+        self.url = f"http://{host}:{self.server_port}"
+        self._is_closing = False
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
 
+    def handle_error(self, request, client_address):
+        pass  # clients that go away are part of the tests
+
     def _serve(self):
         # `serve_forever` would look a hundred times a second for its end
-        while not self._closing:
-            self._server.handle_request()
-
-    @property
-    def url(self):
-        return f"http://{self._server.server_address[0]}:{self._server.server_port}"
+        while not self._is_closing:
+            self.handle_request()
 
     def seen(self, glob, method=None):
-        with self._lock:
+        with self.lock:
             return [r for r in self.requests if fnmatch.fnmatch(r.path, glob) and method in {None, r.method}]
 
     def close(self):
-        if self._closing:
-            return
-        self._closing = True
-        socket.create_connection(self._server.server_address[:2]).close()
-        self._thread.join()
-        self._server.server_close()
-
-    def _send(self, handler, reply):
-        if reply.drop:
-            handler.close_connection = True
-            handler.connection.shutdown(socket.SHUT_RDWR)
-            return
-        if reply.raw is not None:
-            handler.close_connection = True
-            with contextlib.suppress(OSError):
-                reply.raw(handler.connection)
-            return
-        handler.send_response_only(reply.status)
-        if "Date" not in reply.headers:
-            handler.send_header("Date", format_datetime(self.now(), usegmt=True))
-        for name, value in reply.headers.items():
-            handler.send_header(name, value)
-        if reply.chunked:
-            handler.send_header("Transfer-Encoding", "chunked")
-        elif "Content-Length" not in reply.headers and reply.status != 204:
-            handler.send_header("Content-Length", str(len(reply.body)))
-        handler.end_headers()
-        body = reply.body if reply.cut is None else reply.body[: reply.cut]
-        with contextlib.suppress(OSError):
-            if reply.chunked:
-                half = max(1, len(body) // 2)
-                for piece in (body[:half], body[half:]):
-                    if piece:
-                        handler.wfile.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
-                if reply.cut is None:
-                    handler.wfile.write(b"0\r\n\r\n")
-            else:
-                handler.wfile.write(body)
-            handler.wfile.flush()
-            if reply.stall is not None and not reply.stall.wait(120):
-                self.stalls_sat_out += 1
-        if reply.cut is not None:
-            handler.close_connection = True
+        if not self._is_closing:
+            self._is_closing = True
+            socket.create_connection(self.server_address).close()
+            self._thread.join()
+            self.server_close()
 
 
 #: Records as the service sends them.

@@ -66,11 +66,10 @@ def test_the_token_is_refreshed_with_margin_and_not_before(client, fake, clock):
     assert (status.refreshes_used, status.refreshes_left) == (1, 89)
     assert status.access_expires_at == clock.now + dt.timedelta(days=1)
     assert status.refresh_expires_at == HOUR + dt.timedelta(days=90, hours=1, minutes=10)  # a refresh does not renew it
-
-
-def test_tokens_of_a_short_life_have_a_short_margin(client, fake, clock):
+    # tokens of a short life have a short margin
     fake.expires_in = 60
-    for seconds, count in ((0, 0), (50, 0), (5, 1)):
+    client.account.login()
+    for seconds, count in ((0, 1), (50, 1), (5, 2)):
         clock.advance(seconds=seconds)
         client.lists.reference("codes")
         assert refreshes(fake) == count
@@ -115,17 +114,6 @@ def test_while_the_old_token_is_valid_a_refresh_that_fails_harms_nobody(client, 
         client.lists.reference("codes")
 
 
-# --- refused tokens -------------------------------------------------------------------------------------------------
-
-
-def test_a_token_that_is_refused_again_is_an_error_and_no_loop(client, fake):
-    fake.script("/v2/codes", *[error_reply(401, "incorrect client id")] * 9)
-    with pytest.raises(errors.AuthenticationError, match="incorrect client id") as caught:
-        client.lists.reference("codes")
-    assert not caught.value.retryable
-    assert len(fake.api.seen("/v2/codes")) == 2
-
-
 def test_clients_that_share_a_store_log_in_once_and_answer_one_revocation_once(make_client, fake):
     """As processes do: each client has a lock of its own, and that of the store is another file descriptor."""
     clients = [make_client() for _ in range(5)] * 4
@@ -134,9 +122,6 @@ def test_clients_that_share_a_store_log_in_once_and_answer_one_revocation_once(m
         with ThreadPoolExecutor(len(clients)) as pool:
             assert [*pool.map(lambda one: len(one.lists.reference("codes")), clients)] == [1] * len(clients)
         assert (logins(fake), refreshes(fake)) == counts
-
-
-# --- without a password, without an account ---------------------------------------------------------------------------
 
 
 def test_what_is_missing_is_named_with_the_command_or_the_setting(make_client, fake, clock):
@@ -185,22 +170,26 @@ def test_a_wrong_password_is_permanent_and_says_what_to_check(make_client, fake)
 # --- challenges and passwords ---------------------------------------------------------------------------------------
 
 
-def test_a_new_password_challenge_names_the_command_that_answers_it(make_client, fake):
-    fake.challenge = "NEW_PASSWORD_REQUIRED"
-    client = make_client()
-    with pytest.raises(errors.NewPasswordRequired, match="wme auth new-password"):
-        client.lists.reference("codes")
-    assert client.redactor.clean("SESSIONSECRET-0001") == "[hidden]"
-    assert client.account.new_password("Another-Pass-2!").logged_in
-    assert len(client.lists.reference("codes")) == 1
-    assert fake.password == "Another-Pass-2!"
-
-
-def test_a_new_password_that_nobody_asked_for_changes_nothing(client, fake):
+def test_a_new_password_is_set_where_a_login_asks_for_one(client, fake):
     with pytest.raises(errors.InvalidRequest, match="change-password"):
         client.account.new_password("Another-Pass-2!")
     assert fake.password == PASSWORD
     assert client.account.status().logged_in
+
+    fake.revoke()
+    fake.challenge = "NEW_PASSWORD_REQUIRED"
+    with pytest.raises(errors.NewPasswordRequired, match="wme auth new-password"):
+        client.lists.reference("codes")
+    assert client.redactor.clean("SESSIONSECRET-0001") == "[hidden]"
+    fake.script("/v1/new-password-required", error_reply(401, "Unauthorized."))
+    with pytest.raises(errors.AuthenticationError, match="8 characters"):
+        client.account.new_password("short")
+    fake.script("/v1/new-password-required", json_reply({"access_token": "a", "expires_in": 5}))
+    with pytest.raises(errors.UnexpectedAnswer, match="no refresh token"):
+        client.account.new_password("Another-Pass-2!")
+    assert client.account.new_password("Another-Pass-2!").logged_in
+    assert len(client.lists.reference("codes")) == 1
+    assert fake.password == "Another-Pass-2!"
 
 
 def test_a_password_is_changed_with_token_in_body_and_header(client, fake):
@@ -217,16 +206,6 @@ def test_a_password_is_changed_with_token_in_body_and_header(client, fake):
     with pytest.raises(errors.AuthenticationError, match="log in with the new password") as raised:
         client.account.change_password("Another-Pass-2!", "Third-Pass-3!")
     assert "Nothing was changed" not in str(raised.value)
-
-
-def test_a_refused_new_password_says_the_rules(client, fake):
-    fake.challenge = "NEW_PASSWORD_REQUIRED"
-    fake.script("/v1/new-password-required", error_reply(401, "Unauthorized."))
-    with pytest.raises(errors.AuthenticationError, match="8 characters"):
-        client.account.new_password("short")
-    fake.script("/v1/new-password-required", json_reply({"access_token": "a", "expires_in": 5}))
-    with pytest.raises(errors.UnexpectedAnswer, match="no refresh token"):
-        client.account.new_password("Another-Pass-2!")
 
 
 def test_revoke_ends_the_token_at_the_service_and_here(client, fake, tmp_path):
@@ -292,7 +271,7 @@ def test_tokens_of_another_account_or_host_are_not_used(make_client, fake, tmp_p
     assert make_client().account.status().logged_in
 
 
-def test_a_store_that_cannot_be_used_is_said_and_a_full_disk_keeps_the_tokens(
+def test_a_store_that_cannot_be_used_or_is_locked_is_said_and_a_full_disk_keeps_the_tokens(
     make_client, client, monkeypatch, tmp_path
 ):
     (tmp_path / "file").write_text("")
@@ -307,18 +286,63 @@ def test_a_store_that_cannot_be_used_is_said_and_a_full_disk_keeps_the_tokens(
             client.account.refresh()
     assert path.read_bytes() == before
     assert sorted(p.name for p in path.parent.iterdir()) == ["tokens.json", "tokens.json.lock"]
+    monkeypatch.setattr(token_store, "_LOCK_SECONDS", 0.05)
+    with FileLock(f"{path}.lock"), pytest.raises(errors.StateBusy, match="Another process"):
+        client.account.login()
+    assert client.account.login().logged_in
     path.unlink()
     path.mkdir()
     with pytest.raises(errors.StateError, match="cannot be read"):
         client.lists.reference("codes")
 
 
-def test_a_store_locked_for_ever_is_not_waited_for_without_end(client, monkeypatch, tmp_path):
-    monkeypatch.setattr(token_store, "_LOCK_SECONDS", 0.05)
-    (tmp_path / "state").mkdir()
-    with FileLock(tmp_path / "state" / "tokens.json.lock"), pytest.raises(errors.StateBusy, match="Another process"):
-        client.account.login()
-    assert client.account.login().logged_in
+# --- the account: undocumented, so nothing depends on an answer -------------------------------------------------------
+
+GET_USER = "/v1/get-user"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        error_reply(400, "no"), error_reply(401, "Unauthorized"), error_reply(403, "Forbidden"),
+        error_reply(404, "Not Found"), error_reply(422, "no"), error_reply(429, "Too Many Requests"),
+        error_reply(500, "no"), html_reply(404), json_reply({"chunk_limit": 10**30}), Reply(200, b"Jwt is expired"),
+    ],
+)  # fmt: skip
+def test_a_snapshot_is_fetched_and_a_password_changed_where_the_account_is_not_described(
+    client, fake, tmp_path, caplog, reply
+):
+    fake.add_snapshot("frwiki_namespace_0", b"a" * 50, b"b" * 50)
+    fake.script(GET_USER, *[reply] * 99)
+    for _ in range(2):
+        plan = client.snapshots.plan("frwiki_namespace_0", tmp_path / "snapshots")
+        assert plan.units_left is None
+        client.snapshots.download(plan)
+    assert client.account.known_user() is None
+    told = [one for one in caplog.messages if "groups and quotas are unknown" in one]
+    assert len(told) == 1
+    with pytest.raises(errors.EnterpriseError):
+        client.account.user()
+    client.account.change_password(PASSWORD, "AnotherPhrase-Kept-Secret-2!")
+    assert fake.password == "AnotherPhrase-Kept-Secret-2!"
+
+
+def test_the_token_is_in_the_header_and_in_the_body(client, fake):
+    def by_body(request):
+        known = request.json["access_token"] in fake._access
+        return json_reply({"username": "by body"}) if known else error_reply(401, "Unauthorized")
+
+    fake.script(GET_USER, by_body, by_body, by_body)
+    assert client.account.user().username == "by body"
+    fake.revoke_access()
+    assert client.account.user().username == "by body"  # with another token, in the body too
+    for request in fake.api.seen(GET_USER):
+        assert request.headers["authorization"] == f"Bearer {request.json['access_token']}"
+
+
+def test_an_account_that_is_refused_is_no_unknown_quota(make_client, fake):
+    with pytest.raises(errors.AuthenticationError, match="log in as"):
+        make_client(password="another").account.quotas()
 
 
 # --- the service ----------------------------------------------------------------------------------------------------

@@ -79,6 +79,8 @@ def test_a_batch_that_is_not_in_its_hour_is_not_found(client, fake, hour, conten
         (error_reply(422, "limit cannot be greater than 10"), errors.InvalidRequest, "limit cannot be"),
         (error_reply(403, "Forbidden"), errors.Forbidden, "wme auth status"),
         (error_reply(404, "NoSuchKey"), errors.NotFound, "NoSuchKey"),
+        (error_reply(408, "no"), errors.UnexpectedAnswer, "not documented"),
+        *((error_reply(status, "no"), errors.ServiceUnavailable, f"status {status}") for status in (501, 505, 599)),
         (error_reply(500, "InternalError: store"), errors.ServiceUnavailable, "InternalError: store"),
         (html_reply(502), errors.ServiceUnavailable, "HTML page"),
         (html_reply(503), errors.ServiceUnavailable, "load balancer"),
@@ -109,6 +111,29 @@ def test_every_refusal_is_an_error_of_its_kind_with_a_sentence(client, fake, rep
     assert type(caught.value) is kind
     assert re.fullmatch(r"[A-Z].*\.", caught.value.message)
     assert "list the codes" in caught.value.message
+    # only what heals by itself is asked again
+    heals = kind is errors.ServiceUnavailable and reply.status not in {501, 505, 599}
+    assert len(fake.api.seen("/v2/codes")) == (1 + QUICK.retries if heals else 1)
+
+
+#: Documented and observed: the service's own 500, and the three of a load balancer; each with a broken answer.
+BROKEN = {500: Reply(drop=True), 502: html_reply(200), 503: Reply(200), 504: Reply(200, b"[      ]", cut=3)}
+
+
+@pytest.mark.parametrize("status", BROKEN)
+@pytest.mark.parametrize("path", ["/v2/codes", "/v1/login", "/v1/token-refresh", "/v1/get-user"])
+def test_what_heals_is_asked_again_at_every_host_as_often_as_patience_says(client, fake, status, path):
+    client.account.login()
+    before = len(fake.api.seen(path))
+    fake.script(path, error_reply(status, "no"), html_reply(status), BROKEN[status])
+    asked = {"/v2/codes": lambda: client.lists.reference("codes"), "/v1/login": client.account.login}
+    asked |= {"/v1/token-refresh": client.account.refresh, "/v1/get-user": client.account.user}
+    asked[path]()
+    assert len(fake.api.seen(path)) == before + 4
+    fake.script(path, *[error_reply(status, "no")] * 9)
+    with pytest.raises(errors.ServiceUnavailable):
+        asked[path]()
+    assert len(fake.api.seen(path)) == before + 4 + 1 + QUICK.retries
 
 
 def test_no_connection_says_which_host_and_is_one_line_in_the_log(make_client, caplog):

@@ -5,12 +5,15 @@ import os
 import random
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 
 import pytest
 
 from resources import files
 from resources.enterprise import Limits, Sidecar, errors, models
+from resources.enterprise.download.object_reader import WORTH
 from tests.intact import is_intact
+from tests.unit.enterprise.conftest import QUICK
 from tests.unit.enterprise.loopback import FakeService, Reply, html_reply
 
 NAME = "enwiki_namespace_0"
@@ -131,6 +134,60 @@ def test_a_body_that_breaks_off_goes_on_where_it_stopped_and_nothing_odd_is_mixe
     assert (done.unit_count, resolves(fake)) == counts
     assert ranges_asked(fake) == [None, *asked]
     only_landed(target)
+
+
+@pytest.mark.parametrize(("piece", "requests"), [(WORTH, 8), (WORTH - 1, 1 + QUICK.retries)])
+def test_breaks_are_added_up_if_hardly_any_bytes_arrive_between_them(client, fake, hour, target, piece, requests):
+    content = random.Random(9).randbytes(8 * WORTH)
+    batch = models.Batch.model_validate(fake.add(NAME, content))
+    fake.cut(*[piece] * 7)
+    fails = pytest.raises(errors.ServiceUnavailable, match="failed 4 times in a row")
+    with nullcontext() if piece == WORTH else fails:
+        client.hours.download(hour, batch, target)
+        assert target.read_bytes() == content
+    assert ranges_asked(fake)[1:] == [f"bytes={n * piece}-" for n in range(1, requests)]
+
+
+@pytest.mark.parametrize("weak", [True, False])
+def test_only_a_strong_etag_is_asked_to_match(client, fake, hour, batch, target, content, weak):
+    etag = 'W/"a"' if weak else '"a"'
+    fake.script("/objects/*", Reply(200, content, {"ETag": etag}, cut=1000))
+    fake.script(
+        "/objects/*", lambda r: Reply(206, content[1000:], {"ETag": etag, "Content-Range": "bytes 1000-399999/400000"})
+    )
+    client.hours.download(hour, batch, target)
+    assert fake.store.requests[1].headers.get("if-range") == (None if weak else '"a"')
+    assert target.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("place", "etag"),
+    [
+        ("0-399999/400000", None), ("0-9/400000", None), ("999-399999/400000", None), ("1001-399999/400000", None),
+        ("1000-399999/400001", None), ("1000-399999/400000", '"another"'),
+    ],
+)  # fmt: skip
+def test_bytes_of_another_place_or_object_are_not_written(client, fake, hour, batch, target, content, place, etag):
+    start = int(place.partition("-")[0])
+    headers = {"Content-Range": f"bytes {place}"} | ({"ETag": etag} if etag else {})
+    fake.etags = etag is not None
+    fake.cut(1000)
+    fake.script("/objects/*", Reply(206, content[start:], headers))
+    seen = []
+    client.hours.download(hour, batch, target, seen.append)
+    assert target.read_bytes() == content
+    assert ranges_asked(fake) == [None, "bytes=1000-", None]  # begun anew at once
+    assert (sum(seen), seen[seen.index(1000) + 1]) == (len(content), 0)  # each byte counted once
+
+
+@pytest.mark.parametrize("size", [20, 400_000, 500_000])
+def test_a_part_of_other_bytes_is_fetched_whole_and_once(client, fake, hour, batch, target, content, size):
+    """Another version under the same name, or a file whose last bytes were lost with the power."""
+    target.parent.mkdir(parents=True)
+    (target.parent / (target.name + ".part")).write_bytes(bytes(size))
+    done = client.hours.download(hour, batch, target)
+    assert ranges_asked(fake) == [f"bytes={size}-", None]
+    assert (done.resumed_bytes, target.read_bytes()) == (0, content)
 
 
 def test_a_file_replaced_meanwhile_is_taken_under_its_new_version(client, fake, batch, target, hour, content):

@@ -1,13 +1,19 @@
-"""A download whose process is killed while it lands its file: the next one finishes it, and no other file is left."""
+"""Files outlive a process that is killed, and a loss of power: their bytes and sidecars are safe before their names."""
 
+import datetime as dt
 import json
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from resources.enterprise import Sidecar, models
 from tests.unit.enterprise.loopback import PASSWORD, USERNAME
+from tests.unit.test_durability import order
+
+__all__ = ["order"]  # a fixture
 
 ROOT = Path(__file__).resolve().parents[3]
 NAME = "enwiki_namespace_0"
@@ -65,3 +71,47 @@ def test_a_process_killed_while_landing_is_made_good(fake, make_client, tmp_path
         )
         assert target.read_bytes() == content, call
         assert sorted(path.name for path in target.parent.iterdir()) == [target.name, target.name + ".json"], call
+
+
+@pytest.fixture
+def named(client, order):
+    """Names of the files that were written since the login; each has safe bytes, and a safe place in its folder."""
+    client.account.login()
+    order.named.clear()
+
+    def names():
+        for path in order.named:
+            assert order.is_durable(path), f"{path.name} took its name before its bytes were safe"
+            assert order.name_is_durable(path), f"the name {path.name} was not made safe"
+        return [path.name for path in order.named]
+
+    return names
+
+
+def test_a_download_and_a_list_are_safe_before_they_take_their_names_and_behind_their_sidecars(
+    client, order, named, fake, hour, batch, tmp_path
+):
+    target, listed = tmp_path / "archive" / "x.tar.gz", tmp_path / "lists" / "batches.json"
+    client.hours.download(hour, batch, target)
+    client.lists.land(client.hours.listing(hour), listed)
+    assert named() == ["x.tar.gz.json", "x.tar.gz", "batches.json.json", "batches.json"]
+    assert Sidecar.read(listed) is not None
+    # as is the sidecar of one that another process finished
+    Sidecar.path(target).unlink()
+    order.named.clear()
+    client.hours.download(hour, batch, target)
+    assert named() == ["x.tar.gz.json"]
+
+
+def test_tokens_and_the_manifest_of_a_snapshot_are_safe(client, named, fake, clock, tmp_path):
+    clock.advance(days=2)
+    client.lists.reference("codes")
+    assert named() == ["tokens.json"]
+    assert client.account.status().access_expires_at == clock() + dt.timedelta(days=1)
+    fake.add_snapshot("frwiki_namespace_0", b"a" * 1000, b"b" * 1000)
+    plan = client.snapshots.plan("frwiki_namespace_0", tmp_path / "snapshots")
+    client.snapshots.download(plan, workers=1)
+    names = named()
+    assert names[-1] == plan.manifest.name
+    for piece in plan.files:
+        assert names.index(piece.target.name + ".json") < names.index(piece.target.name)

@@ -1,20 +1,23 @@
-"""Planning a snapshot: which form, why, and what it costs, from what the service and the disk said."""
+"""Planning a snapshot: which form, why, and what it costs, from what the service, the disk and the folder have."""
 
 import hashlib
 import pickle
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from resources.datasets import SNAPSHOT_ARTICLES
 from resources.datasets.paths import name_of
-from resources.enterprise import FetchOptions, check_together, errors, models, plan_snapshot
+from resources.enterprise import FetchOptions, Sidecar, check_together, errors, models, plan_snapshot, superseded
 from resources.enterprise.snapshot.plan import PlannedFile
+from resources.enterprise.snapshot.planner import planned_file
 
 NAME = "enwiki_namespace_0"
 FOLDER = Path("/archive/snapshots")
 ROOMY = 10**15
+OLD = "0" * 32
 
 
 def record(identifier, size, **more):
@@ -31,7 +34,8 @@ def record(identifier, size, **more):
 class Offer:
     """A snapshot of `count` chunks of `size` bytes, as the service lists them."""
 
-    def __init__(self, count=20, size=100_000_000):
+    def __init__(self, count=20, size=100_000_000, folder=FOLDER):
+        self.folder = folder
         names = [f"{NAME}_chunk_{n}" for n in range(count)]
         self.chunks = [models.Chunk.model_validate(record(n, size)) for n in reversed(names)]
         self.snapshot = models.Snapshot.model_validate(record(NAME, max(count, 1) * size, chunks=names))
@@ -46,7 +50,7 @@ class Offer:
         def planned(record):
             size, is_landed = record.approximate_bytes, record in landed
             there = size if is_landed else (left or {}).get(record.identifier, 0)
-            return PlannedFile(record, FOLDER / name_of(record.identifier, record.version), size, there, is_landed)
+            return PlannedFile(record, self.folder / name_of(record.identifier, record.version), size, there, is_landed)
 
         return plan_snapshot(
             self.snapshot,
@@ -206,3 +210,69 @@ def test_plans_that_fit_alone_may_not_fit_together(offer):
     with pytest.raises(errors.DiskFull):
         check_together(plans(free=6 * 10**9, keep_free_bytes=1))
     check_together(plans(landed=offer.chunks, free=0, chunks=0))
+
+
+# --- folders --------------------------------------------------------------------------------------------------------
+
+
+def land(folder, name, version, size=10):
+    (folder / name).write_bytes(b"x" * size)
+    Sidecar(name, version, size, "/v2/snapshots/x/download", datetime(2026, 1, 1, tzinfo=UTC)).write(folder / name)
+
+
+def leave(folder, name, size):
+    (folder / f"{name}.part").write_bytes(b"x" * size)
+
+
+def test_a_folder_is_looked_at_without_reading_archives(tmp_path):
+    chunks = sorted(Offer(3).chunks, key=lambda chunk: chunk.identifier)
+    names = [name_of(c.identifier, c.version) for c in chunks]
+    land(tmp_path, names[0], chunks[0].version)
+    leave(tmp_path, names[1], 30)
+    (tmp_path / f"{names[1]}.part.100").write_bytes(b"x" * 12)
+    leave(tmp_path, f"{chunks[2].identifier}.{OLD[:8]}.tar.gz", 50)  # another version
+    land(tmp_path, f"{chunks[2].identifier}.{OLD[:8]}.tar.gz", OLD)
+
+    def found():
+        return [(one.there_bytes, one.is_landed) for one in (planned_file(tmp_path, chunk) for chunk in chunks)]
+
+    assert found() == [(10, True), (42, False), (0, False)]
+    (tmp_path / names[0]).write_bytes(b"x" * 9)  # cut
+    assert found() == [(0, False), (42, False), (0, False)]
+
+
+def test_a_folder_that_is_not_there_yet_has_the_room_of_its_disk(client, fake, tmp_path, monkeypatch):
+    fake.add_snapshot(NAME, b"a", b"b")
+    monkeypatch.chdir(tmp_path)
+    for folder in (tmp_path / "a" / "b", Path("a") / "b"):
+        plan = client.snapshots.plan(NAME, folder)
+        assert (plan.folder, len(plan.missing)) == (folder, len(plan.files))
+        assert plan.free_bytes > 0
+    assert not (tmp_path / "a").exists()
+
+
+def test_files_of_other_versions_and_forms_are_superseded_and_nothing_else(tmp_path):
+    plan = Offer(3, folder=tmp_path).plan(form="chunks")
+    for piece in plan.files[:2]:
+        land(tmp_path, piece.target.name, piece.version)
+    leave(tmp_path, plan.files[2].target.name, 5)
+    (tmp_path / f"{plan.files[2].target.name}.part.100").write_text("x")
+    plan.manifest.write_text("{}")
+    for name in ("notes.txt", f"{NAME}.tar.gz", f"{NAME}0.00000000.tar.gz", "frwiki_namespace_0.00000000.tar.gz"):
+        (tmp_path / name).write_text("not ours")
+    assert superseded(plan) == ()
+    land(tmp_path, f"{NAME}_chunk_7.00000000.tar.gz", OLD)
+    whole = name_of(NAME, plan.snapshot.version)
+    land(tmp_path, whole, plan.snapshot.version)  # the other form of the same version
+    leave(tmp_path, f"{NAME}_chunk_1.00000000.tar.gz", 5)
+    (tmp_path / f"{NAME}_chunk_1.00000000.tar.gz.part.100").write_text("x")
+    (tmp_path / f"{NAME}.00000000.set.json").write_text("{}")
+    assert [p.name for p in superseded(plan)] == [
+        f"{NAME}.00000000.set.json",
+        whole,
+        f"{whole}.json",
+        f"{NAME}_chunk_1.00000000.tar.gz.part",
+        f"{NAME}_chunk_1.00000000.tar.gz.part.100",
+        f"{NAME}_chunk_7.00000000.tar.gz",
+        f"{NAME}_chunk_7.00000000.tar.gz.json",
+    ]

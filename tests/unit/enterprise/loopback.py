@@ -13,6 +13,7 @@ import socket
 import threading
 from dataclasses import dataclass, field
 from email.utils import format_datetime
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl, urlsplit
 
@@ -220,23 +221,17 @@ class FakeService:
         self.snapshots = {}
         self.chunks = {}
         self._lock = threading.Lock()
-        self.api = Loopback(self._api)
+        self.api = Loopback(partial(self._answer, self._honest))
         self.api.now = clock
-        self.store = Loopback(self._store)
+        self.store = Loopback(partial(self._answer, self.object))
+        self.url = self.api.url
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_raised):
-        self.close()
-
-    def close(self):
         self.api.close()
         self.store.close()
-
-    @property
-    def url(self):
-        return self.api.url
 
     def service(self, **changes):
         """What a client is told of it."""
@@ -276,35 +271,28 @@ class FakeService:
 
     def revoke(self):
         """Everything that was issued ends."""
-        with self._lock:
-            self._access.clear()
-            self._refresh.clear()
+        self._access.clear()
+        self._refresh.clear()
 
     def revoke_access(self):
-        with self._lock:
-            self._access.clear()
+        self._access.clear()
 
     def expire_signatures(self):
-        with self._lock:
-            self.signatures.clear()
+        self.signatures.clear()
 
-    def _script(self, request):
+    def _answer(self, honest, request):
+        """The next reply of the script for this path, or an honest one; `hostile` may spoil either."""
         with self._lock:
-            place = next((n for n, (glob, _) in enumerate(self._scripted) if fnmatch.fnmatch(request.path, glob)), None)
-            if place is None:
-                return None
-            reply = self._scripted.pop(place)[1]
-        return reply(request) if callable(reply) else reply
+            scripted = next((one for one in self._scripted if fnmatch.fnmatch(request.path, one[0])), None)
+            if scripted is not None:
+                self._scripted.remove(scripted)
+        reply = scripted and scripted[1]
+        reply = (reply(request) if callable(reply) else reply) or honest(request)
+        return (self.hostile and self.hostile(request, reply)) or reply
 
     def _issue(self, kind):
         self._issued += 1
         return f"eyJ{kind}{self._issued:04d}.ISSUEDSECRET{self._issued:04d}.SIGNATURE{self._issued:04d}"
-
-    def _api(self, request):
-        return self._spoilt(request, self._script(request) or self._honest(request))
-
-    def _spoilt(self, request, reply):
-        return (self.hostile and self.hostile(request, reply)) or reply
 
     def _honest(self, request):
         with self._lock:
@@ -320,9 +308,8 @@ class FakeService:
         if request.path == "/v1/login":
             if fields["username"] != USERNAME or fields["password"] != self.password:
                 return error_reply(401, "Incorrect username or password.")
-            if self.challenge:
-                return json_reply({"challenge_name": self.challenge, "session": "SESSIONSECRET-0001"})
-            return json_reply(self._grant())
+            challenge = {"challenge_name": self.challenge, "session": "SESSIONSECRET-0001"}
+            return json_reply(challenge if self.challenge else self._grant())
         if request.path == "/v1/token-refresh":
             uses = self._refresh.get(fields["refresh_token"])
             if uses is None or fields["username"] != USERNAME:
@@ -405,9 +392,6 @@ class FakeService:
         self.signatures.add(signature)
         return Reply(307, b"", {"Location": f"{self.store.url}/objects/{name}?X-Amz-Signature={signature}"})
 
-    def _store(self, request):
-        return self._spoilt(request, self._script(request) or self.object(request))
-
     def object(self, request):
         """The honest answer of the object store."""
         if "authorization" in request.headers:
@@ -436,13 +420,10 @@ class FakeService:
     def cut(self, *places, stall=None, chunked=False, then=lambda: None):
         """Answer the next object requests honestly, but break off after so many bytes; `then` is called before."""
 
-        def broken(place):
-            def answer(request):
-                reply = self.object(request)
-                reply.cut, reply.stall, reply.chunked = place, stall, chunked
-                then()
-                return reply
+        def broken(place, request):
+            reply = self.object(request)
+            reply.cut, reply.stall, reply.chunked = place, stall, chunked
+            then()
+            return reply
 
-            return answer
-
-        self.script("/objects/*", *(broken(place) for place in places))
+        self.script("/objects/*", *(partial(broken, place) for place in places))

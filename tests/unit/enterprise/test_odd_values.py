@@ -27,26 +27,8 @@ def raw_json(text):
     return Reply(200, text.encode(), {"Content-Type": "application/json"})
 
 
-def assert_left_out(client, fake, hour, odd, problem):
-    """A list with this record and a good one is read without it, and knows its project; alone it is refused."""
-    good = fake.add("frwiki_namespace_0", b"x")
-    fake.script(LIST, raw_json(f"[{json.dumps(good)}, {odd}]"))
-    listing = client.hours.listing(hour)
-    assert [one.identifier for one in listing.records] == ["frwiki_namespace_0"]
-    assert listing.left_out([("enwiki", 0), ("frwiki", 0), ("itwiki", 0)]).keys() == {("enwiki", 0)}
-    (record,) = listing.odd
-    assert problem in record.problem
-    assert listing.remark.isprintable()
-    assert len(listing.remark) < 400
-    fake.script(f"{LIST}/{NAME}", raw_json(odd))
-    with pytest.raises(errors.UnexpectedAnswer, match=problem):
-        client.hours.record(hour, NAME)
-
-
-@pytest.mark.parametrize("value", ["Infinity", "-Infinity", "NaN", "1e999", "-1", "1e300", '"much"', "[]", "9" * 400])
-def test_a_size_that_is_none_is_not_of_the_documented_form(client, fake, hour, record, value):
-    odd = json.dumps(record | {"size": {"value": "SIZE", "unit_text": "MB"}}).replace('"SIZE"', value)
-    assert_left_out(client, fake, hour, odd, "size.value")
+#: As JSON.
+SIZES = ["Infinity", "-Infinity", "NaN", "1e999", "-1", "1e300", '"much"', "[]", "9" * 400]
 
 
 @pytest.mark.parametrize(
@@ -60,11 +42,24 @@ def test_a_size_that_is_none_is_not_of_the_documented_form(client, fake, hour, r
         ("is_part_of", {"identifier": 7}), ("namespace", {"identifier": 10**30}),
         ("namespace", {"identifier": 2**31}), ("namespace", {"identifier": "Talk"}),
         ("date_modified", "0000-01-01T00:00:00Z"), ("date_modified", "9999-12-31T23:59:59-14:00"),
-        ("date_modified", "0001-01-01T00:00:00+14:00"), ("date_modified", 1e300),
+        ("date_modified", "0001-01-01T00:00:00+14:00"), ("date_modified", 1e300), *(("size", size) for size in SIZES),
     ],
 )  # fmt: skip
 def test_a_record_that_cannot_be_used_leaves_out_its_project_alone(client, fake, hour, record, place, value):
-    assert_left_out(client, fake, hour, json.dumps(record | {place: value}), place)
+    """A list with this record and a good one is read without it, and knows its project; alone it is refused."""
+    good = fake.add("frwiki_namespace_0", b"x")
+    odd = json.dumps(record | {place: {"value": "SIZE"} if place == "size" else value}).replace('"SIZE"', str(value))
+    fake.script(LIST, raw_json(f"[{json.dumps(good)}, {odd}]"))
+    listing = client.hours.listing(hour)
+    assert [one.identifier for one in listing.records] == ["frwiki_namespace_0"]
+    assert listing.left_out([("enwiki", 0), ("frwiki", 0), ("itwiki", 0)]).keys() == {("enwiki", 0)}
+    (record,) = listing.odd
+    assert place in record.problem
+    assert listing.remark.isprintable()
+    assert len(listing.remark) < 400
+    fake.script(f"{LIST}/{NAME}", raw_json(odd))
+    with pytest.raises(errors.UnexpectedAnswer, match=place):
+        client.hours.record(hour, NAME)
 
 
 @pytest.mark.parametrize("odd", [None, 5, "enwiki", [], [[]], {}, {"identifier": 5}, {"namespace": {"identifier": 0}}])
@@ -133,21 +128,24 @@ def test_odd_entries_snapshots_and_chunks_are_left_out(client, fake):
     assert [one.identifier for one in client.snapshots.chunks("enwiki_namespace_0")] == ["enwiki_namespace_0_chunk_0"]
 
 
-@pytest.mark.parametrize("value", ["1e999", "Infinity", "NaN", "0", "-5", "1e300", str(91 * 86_400)])
-def test_a_life_of_a_token_that_is_none_is_refused(client, fake, value):
-    fake.script("/v1/login", raw_json(f'{{"access_token": "aaaa", "refresh_token": "bbbb", "expires_in": {value}}}'))
-    with pytest.raises(errors.UnexpectedAnswer, match="expires_in"):
-        client.account.login()
-
-
 SECRET = "TokenOfTheService-0001"
 
 
-@pytest.mark.parametrize("rest", ["\r\nX-Evil: 1", "\n", "\0", " x", "\u20ac", "\x1b[2J", "x" * 9000, ""])
-@pytest.mark.parametrize("which", ["access_token", "refresh_token"])
-def test_a_token_that_cannot_stand_in_a_header_is_refused_and_not_shown(client, fake, tmp_path, which, rest):
-    tokens = {"access_token": "a" * 20, "refresh_token": "b" * 20, which: SECRET + rest if rest else ""}
-    fake.script("/v1/login", json_reply(tokens))
+FORMS = ["\r\nX-Evil: 1", "\n", "\0", " x", "\u20ac", "\x1b[2J", "x" * 9000]
+LIVES = ["1e999", "Infinity", "NaN", "0", "-5", "1e300", str(91 * 86_400)]
+
+
+@pytest.mark.parametrize(
+    ("which", "value"),
+    [
+        *(("access_token", json.dumps(value)) for value in ["", *(SECRET + rest for rest in FORMS)]),
+        *(("refresh_token", json.dumps(value)) for value in ["", *(SECRET + rest for rest in FORMS)]),
+        *(("expires_in", value) for value in LIVES),
+    ],
+)
+def test_a_token_that_cannot_stand_in_a_header_or_live_is_refused_and_not_shown(client, fake, tmp_path, which, value):
+    tokens = {"access_token": "a" * 20, "refresh_token": "b" * 20, "expires_in": 60, which: "VALUE"}
+    fake.script("/v1/login", raw_json(json.dumps(tokens).replace('"VALUE"', value)))
     with pytest.raises(errors.UnexpectedAnswer, match=which) as caught:
         client.account.login()
     assert SECRET not in "".join(traceback.format_exception(caught.value))
@@ -340,16 +338,11 @@ def test_a_clock_that_is_a_little_off_and_an_answer_out_of_a_cache_are_not_worth
     assert caplog.messages == []
 
 
-def test_an_hour_that_has_not_begun_for_the_service_is_a_wrong_clock(client, skewed, clock, hour):
+def test_hours_and_their_retention_are_counted_by_the_services_clock(client, fake, skewed, clock, hour):
     skewed(days=3)
     clock.advance(days=3)
     with pytest.raises(errors.ClockError, match=r"2026-11-04 05:00 UTC has not begun.*3 days ahead of the service's"):
         client.hours.listing(hour + dt.timedelta(days=3))
-
-
-def test_retention_is_counted_by_the_services_clock(client, fake, skewed, clock, hour):
-    skewed(days=3)
-    clock.advance(days=3)
     fake.script(LIST, error_reply(404, "NoSuchKey"))
     with pytest.raises(errors.NotPublishedYet, match="3 days ahead"):
         client.hours.listing(hour)

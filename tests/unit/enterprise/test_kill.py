@@ -20,8 +20,8 @@ NAME = "enwiki_namespace_0"
 
 #: Downloads into the folder of each call that it is told, in a process that is killed there, and prints how that ended.
 VICTIM = """
-import datetime, os, pathlib, signal, sys
-from resources.enterprise import EnterpriseClient, Service, models
+import datetime, json, os, pathlib, signal, sys
+from resources.enterprise import EnterpriseClient, Limits, Service, models
 
 def dying(real, left):
     def call(*args, **options):
@@ -31,7 +31,7 @@ def dying(real, left):
         return real(*args, **options)
     return call
 
-url, username, password, folder, record, *calls = sys.argv[1:]
+url, username, password, folder, limits, record, *calls = sys.argv[1:]
 hour = datetime.datetime(2026, 11, 1, 5, tzinfo=datetime.UTC)
 for number, call in enumerate(calls):
     child = os.fork()
@@ -40,13 +40,20 @@ for number, call in enumerate(calls):
         setattr(os, site, dying(getattr(os, site), [int(turn)]))
         own = pathlib.Path(folder, str(number))
         client = EnterpriseClient(
-            Service(url, url, url, username, password), own / "state",
+            Service(url, url, url, username, password), own / "state", limits=Limits(**json.loads(limits)),
             clock=lambda: hour + datetime.timedelta(hours=1, minutes=10),
         )
         client.hours.download(hour, models.Batch.model_validate_json(record), own / "archive" / "NAME.tar.gz")
         os._exit(0)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """.replace("NAME", NAME)
+
+
+def killed(fake, folder, *calls, **limits):
+    """How a download into a folder ended for each call."""
+    given = [fake.url, USERNAME, PASSWORD, str(folder), json.dumps(limits), json.dumps(fake.records[NAME])]
+    command = [sys.executable, "-c", VICTIM, *given, *calls]
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
 
 
 #: System functions that a landing calls, and how often at least.
@@ -59,8 +66,7 @@ def test_a_process_killed_while_landing_is_made_good(fake, make_client, tmp_path
     record = fake.add(NAME, content)
     for number in range(len(calls)):
         make_client(state=tmp_path / str(number) / "state").account.login()  # the calls counted are of the download
-    command = [sys.executable, "-c", VICTIM, fake.url, USERNAME, PASSWORD, str(tmp_path), json.dumps(record), *calls]
-    codes = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
+    codes = killed(fake, tmp_path, *calls)
     assert dict(zip(calls, codes, strict=True)) == dict.fromkeys(calls, str(-signal.SIGKILL))  # each call was reached
     for number, call in enumerate(calls):
         target = tmp_path / str(number) / "archive" / f"{NAME}.tar.gz"

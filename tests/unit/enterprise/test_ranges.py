@@ -1,25 +1,15 @@
 """Large files, whose ranges are fetched in parallel: one signed URL, resumed, joined, and never mixed up."""
 
-import json
 import signal
-import subprocess
-import sys
 import threading
 import time
 
 import pytest
 
 from resources.enterprise import Limits, RetryPolicy, errors, models
-from tests.unit.enterprise.loopback import PASSWORD, USERNAME, Reply
-from tests.unit.enterprise.test_downloads import (
-    NAME,
-    names,
-    only_landed,
-    ranges_asked,
-    resolves,
-    target,
-)
-from tests.unit.enterprise.test_kill import ROOT, VICTIM
+from tests.unit.enterprise.loopback import Reply
+from tests.unit.enterprise.test_downloads import NAME, names, only_landed, ranges_asked, resolves, target
+from tests.unit.enterprise.test_kill import killed
 
 __all__ = ["target"]  # a fixture
 
@@ -197,15 +187,9 @@ def test_odd_leftovers_end_in_the_right_file(split, fake, batch, target, hour, c
 
 def test_a_process_killed_while_the_parts_are_joined_is_made_good(split, fake, target, hour, content, batch):
     """Killed before each deletion of a joined part, and each time continued until the next."""
-    record = json.dumps(fake.records[NAME])
-    program = VICTIM.replace('own / "state",', f'own / "state", limits=Limits(**{LIMITS}),').replace(
-        "EnterpriseClient, Service", "EnterpriseClient, Limits, Service"
-    )
-    command = [sys.executable, "-c", program, fake.url, USERNAME, PASSWORD, str(target.parent), record]
+    folder = target.parent / "0" / "archive"
     for turn, kept in ((1, 3), (1, 3), (2, 2)):
-        folder = target.parent / "0" / "archive"
-        done = subprocess.run([*command, f"unlink:{turn}"], cwd=ROOT, check=True, capture_output=True, text=True)
-        assert done.stdout.split() == [str(-signal.SIGKILL)]
+        assert killed(fake, target.parent, f"unlink:{turn}", **LIMITS) == [str(-signal.SIGKILL)]
         assert len([*folder.glob("*.part.*")]) == kept
     split.hours.download(hour, batch, folder / f"{NAME}.tar.gz")
     assert bytes_asked(fake.store.requests) == SIZE

@@ -8,7 +8,7 @@ from itertools import islice
 
 import pytest
 
-from resources.enterprise import EnterpriseClient, RetryPolicy, Service
+from resources.enterprise import RetryPolicy
 from resources.enterprise.errors import (
     AuthenticationError,
     Forbidden,
@@ -18,7 +18,6 @@ from resources.enterprise.errors import (
 from resources.enterprise.query import Query
 from resources.enterprise.stream import Positions, StreamOptions, partitions_of, shares
 from resources.enterprise.stream_connection import Connection, Inbox, Records
-from resources.sandbox import Settings, running
 from tests.unit.enterprise.loopback import Reply, error_reply, html_reply
 
 NOW = datetime(2025, 3, 9, 7, 30, tzinfo=UTC)
@@ -377,38 +376,3 @@ class TestLongRecords:
         fake.script(STREAM, Reply(body=line, chunked=True, cut=2 << 20), Reply(body=line, chunked=True))
         with client.stream(options=StreamOptions(connections=1)) as stream:
             assert b"".join(stream.take(0) + stream.take(120)) == line
-
-
-@pytest.fixture
-def sandbox(tmp_path):
-    small = {"projects": ("enwiki",), "namespaces": (0,), "changes_per_hour": 20, "body_bytes": 300, "entities": 0}
-    with running(Settings(state=tmp_path / "sandbox", now=NOW, stream_rate=0, **small)) as sandbox:
-        yield sandbox
-
-
-def test_each_event_once_whatever_ends_in_between(sandbox, tmp_path):
-    urls = {"auth_url": sandbox.url, "base_url": sandbox.url, "realtime_url": sandbox.realtime_url}
-    service = Service(**urls, username=sandbox.username, password=sandbox.password)
-    since = NOW - timedelta(hours=6)
-    wanted = [sandbox.world.record(one) for one in sandbox.world.events("enwiki", since, NOW)]
-    chance = random.Random(0)
-    for _ in range(30):
-        kind, unit = chance.choice([("cut", 1_000), ("end", 1)])
-        sandbox.faults.add(STREAM, kind=kind, where="api", after=chance.randint(1, 60) * unit)
-        if chance.random() < 0.3:
-            sandbox.faults.add(STREAM, kind="status", status=chance.choice([429, 500, 503]))
-    # the consumer ends in between as well, and goes on at what it kept
-    taken, offsets = [], {}
-    with EnterpriseClient(service, tmp_path, retry=QUICK) as client:
-        while len(taken) < len(wanted):
-            with client.stream(since=since, offsets=offsets, options=StreamOptions(connections=4)) as stream:
-                for record in first(stream, min(chance.randint(1, 150), len(wanted) - len(taken))):
-                    place = record["event"]
-                    offsets[place.pop("partition", 0)] = place.pop("offset") + 1
-                    taken.append(record)
-    assert sum(fault.hits for fault in sandbox.faults.active()) > 20
-
-    def order(record):
-        return record["event"]["date_published"], record["name"], record["event"]["type"]
-
-    assert sorted(taken, key=order) == sorted(wanted, key=order)

@@ -46,8 +46,18 @@ def ended(batch):
     return datetime.fromisoformat(batch.record["date_modified"][:19] + "+00:00")
 
 
-def test_the_archive_has_the_services_form(world):
-    batch = world.batches(START)[0]
+def test_archives_and_their_records_have_the_services_form(world):
+    batches = world.batches(START)
+    assert [b.record["identifier"] for b in batches] == [f"frwiki_namespace_{n}" for n in (0, 10, 14)]
+    for batch in batches:
+        record = batch.record
+        assert list(record) == FILE_KEYS
+        assert record["is_part_of"] == {"identifier": "frwiki"}
+        assert record["in_language"] == {"identifier": "fr"}
+        assert record["namespace"] == {"identifier": int(record["identifier"][-2:].strip("_"))}
+        assert record["size"] == {"value": round(batch.size / 1e6, 3), "unit_text": "MB"}
+        assert re.fullmatch(r"2026-11-20T00:0\d:\d\d(\.\d{0,8}[1-9])?Z", record["date_modified"])
+    batch = batches[0]
     content = batch.path.read_bytes()
     assert hashlib.md5(content).hexdigest() == batch.version == batch.record["version"]
     assert len(content) == batch.size
@@ -68,19 +78,6 @@ def test_the_default_member_size_gives_default_hours_several_members(tmp_path):
     batch = ArchivedWorld(Settings(state=tmp_path, projects=("enwiki",))).batches(START)[0]
     assert len(members_of(batch.path)) >= 4
     assert len(records_of(batch)) >= 2000
-
-
-def test_the_record_tells_the_archive(world):
-    batches = world.batches(START)
-    assert [b.record["identifier"] for b in batches] == [f"frwiki_namespace_{n}" for n in (0, 10, 14)]
-    for batch in batches:
-        record = batch.record
-        assert list(record) == FILE_KEYS
-        assert record["is_part_of"] == {"identifier": "frwiki"}
-        assert record["in_language"] == {"identifier": "fr"}
-        assert record["namespace"] == {"identifier": int(record["identifier"][-2:].strip("_"))}
-        assert record["size"] == {"value": round(batch.size / 1e6, 3), "unit_text": "MB"}
-        assert re.fullmatch(r"2026-11-20T00:0\d:\d\d(\.\d{0,8}[1-9])?Z", record["date_modified"])
 
 
 def test_exports_begin_after_the_hour_and_end_before_the_list_appears(tmp_path):
@@ -115,14 +112,12 @@ def test_a_file_holds_every_event_of_its_time_but_changes_of_visibility(world):
     events = [e for e in world.events("frwiki", START, end) if e.title.namespace == 0]
     assert any(event.type == "visibility-change" for event in events)
     expected = Counter(json.dumps(world.record(e)) for e in events if e.type != "visibility-change")
-    found = Counter(json.dumps(record) for record in records_of(world.batches(START)[0]))
+    records = records_of(world.batches(START)[0])
+    found = Counter(json.dumps(record) for record in records)
     assert set(found) == set(expected)
     repeated = found - expected
     assert 0 < repeated.total() < 0.01 * expected.total()
-
-
-def test_order_is_kept_within_a_partition_only(world):
-    records = records_of(world.batches(START)[0])
+    # order is kept within a partition only
     for values in ([published(record) for record in records], [record["name"] for record in records]):
         assert values != sorted(values)
     last, backwards = defaultdict(lambda: EPOCH), 0
@@ -133,16 +128,14 @@ def test_order_is_kept_within_a_partition_only(world):
     assert backwards < 0.01 * len(records)  # repetitions alone
 
 
-def test_reading_order_loses_nothing_and_depends_on_the_chance():
+def test_reading_order_loses_nothing_depends_on_the_chance_and_repeats_few():
     messages = [Message(f"/p/{n % 90}", bytes) for n in range(1000)]
     one, again, two = (list(in_reading_order(messages, Chance(name))) for name in ("one", "one", "two"))
     assert sorted(map(id, one)) == sorted(map(id, messages))
     assert one == again != two
     assert list(in_reading_order([], Chance("one"))) == []
     assert {partition(m.key) for m in messages} <= set(range(50))
-
-
-def test_fewer_than_one_in_a_hundred_lines_are_repeated():
+    # fewer than one in a hundred lines are repeated
     for count in (1, 120, 121, 122, 150, 281, 3000):
         lines = [b"%d" % n * (n % 50 + 1) for n in range(count)]
         found = Counter(with_repetitions(lines))

@@ -61,19 +61,6 @@ def test_every_kind_of_change_at_least_five_times_in_any_three_hours(tmp_path, r
         assert all(2000 <= sum(hour.values()) <= 2600 for hour in hours)
 
 
-def test_titles_of_new_pages_that_a_small_world_does_not_make_belong_to_nobody(tmp_path):
-    timetable = World(Settings(state=tmp_path, changes_per_hour=20))._wiki("enwiki").timetable
-    titles = [timetable._titles.fresh(number) for number in range(timetable.places)]
-    made = [title for title in titles if [*timetable.with_title(title)]]
-    assert 0 < len(made) < len(titles)
-
-
-def test_the_default_world_has_pages_by_the_ten_thousands_and_big_worlds_by_the_hundred_thousands():
-    titles = Titles(lexicon_of("en"))
-    assert 30_000 < sum(cast.families for cast in Timetable(1, "enwiki", (0,), 2200, titles).casts) < 60_000
-    assert sum(cast.families for cast in Timetable(1, "enwiki", (0,), 11_000, titles).casts) > 200_000
-
-
 def test_scripts_end_as_they_begin_and_touch_every_page():
     timetable = Timetable(1, "frwiki", (0, 10, 14), 2200, Titles(lexicon_of("fr")))
     for script in (*scripts.SPECIAL, *scripts.ORDINARY):
@@ -99,7 +86,7 @@ def test_scripts_end_as_they_begin_and_touch_every_page():
             assert not any(present for page in found for _, present, _, _ in page.values())
 
 
-def test_events_come_in_order_and_a_part_of_an_hour_is_a_part_of_it(world):
+def test_events_and_their_numbers_come_in_order_and_a_part_of_an_hour_is_a_part_of_it(world):
     events = list(world.events("enwiki", START, START + 2 * HOUR))
     assert [e.published for e in events] == sorted(e.published for e in events)
     assert all(START.timestamp() * 1e6 <= e.published < (START + 2 * HOUR).timestamp() * 1e6 for e in events)
@@ -107,12 +94,8 @@ def test_events_come_in_order_and_a_part_of_an_hour_is_a_part_of_it(world):
     halves = [*world.events("enwiki", START, cut), *world.events("enwiki", cut, START + 2 * HOUR)]
     assert halves == events
     assert list(world.events("enwiki", START, START)) == []
-
-
-def test_numbers_rise_with_time_and_never_repeat(world):
     made = {Kind.EDIT, Kind.CREATION, Kind.RECREATION, Kind.MOVE, Kind.SWAP}
-    events = [e for e in world.events("frwiki", START, START + 5 * HOUR) if e.kind in made and e.type == "update"]
-    revisions = [event.state.revision.identifier for event in events]
+    revisions = [event.state.revision.identifier for event in events if event.kind in made and event.type == "update"]
     assert revisions == sorted(set(revisions))
     assert max(revisions) < 2**31
 
@@ -166,10 +149,15 @@ def test_a_namespace_move_tells_a_delete_here_and_an_update_there_unless_there_i
 
 
 def test_restores_redirects_and_recreations_carry_the_revisions_and_numbers_they_should(world):
-    last, gone, seen = {}, {}, Counter()
+    last, gone, seen, hidden = {}, {}, Counter(), set()
     for event in world.events("enwiki", START, START + 12 * HOUR):
         page, revision = event.state.identifier, event.state.revision.identifier
-        if event.kind is Kind.DELETION:
+        if event.type == "visibility-change":
+            visibility = world.record(event)["visibility"]
+            assert list(visibility) == ["text", "editor", "comment"]
+            assert list(visibility.values()).count(False) == 1
+            hidden.add(min(visibility, key=visibility.get))
+        elif event.kind is Kind.DELETION:
             gone[event.title] = page
         elif event.kind is Kind.RECREATION and event.title in gone:
             # it takes the title under a new id
@@ -188,6 +176,8 @@ def test_restores_redirects_and_recreations_carry_the_revisions_and_numbers_they
         last[page] = revision
     wanted = (Kind.RESTORE, Kind.PARTIAL_RESTORE, Kind.INTO_REDIRECT, Kind.OUT_OF_REDIRECT, Kind.RECREATION)
     assert min(seen[kind] for kind in wanted) >= 5
+    # a change of visibility hides exactly something
+    assert hidden == {"text", "editor", "comment"}
 
 
 def test_records_are_in_the_wire_form(world):
@@ -236,24 +226,15 @@ def test_records_are_in_the_wire_form(world):
     assert set(types) == {"update", "delete", "visibility-change"}
 
 
-def test_a_visibility_change_hides_exactly_something(world):
-    hidden = Counter()
-    for event in world.events("enwiki", START, START + 12 * HOUR):
-        if event.type == "visibility-change":
-            visibility = world.record(event)["visibility"]
-            assert list(visibility) == ["text", "editor", "comment"]
-            assert list(visibility.values()).count(False) == 1
-            hidden[min(visibility, key=visibility.get)] += 1
-    assert set(hidden) == {"text", "editor", "comment"}
-
-
 def test_every_revision_has_a_text_of_its_own_and_tells_of_the_one_before_and_pages_differ_in_size(world):
-    told, texts, sizes, checked = {}, {}, [], 0
+    told, texts, sizes, editors, checked = {}, {}, [], [], 0
     for event in world.events("enwiki", START, START + 3 * HOUR):
+        record = world.record(event)
+        version = record["version"]
+        editors.append(version["editor"])
         if event.type != "update":
             continue
-        record = world.record(event)
-        version, body = record["version"], record["article_body"]
+        body = record["article_body"]
         before = told.get((record["identifier"], record.get("previous_version", {}).get("identifier")))
         if before is not None:
             assert record["previous_version"]["number_of_characters"] == before["number_of_characters"]
@@ -265,10 +246,7 @@ def test_every_revision_has_a_text_of_its_own_and_tells_of_the_one_before_and_pa
     assert len(set(texts.values())) == len(texts)
     assert 1_800 < sum(sizes) / len(sizes) < 4_500
     assert max(sizes) > 3 * min(sizes)
-
-
-def test_editors_are_people_bots_and_addresses(world):
-    editors = [world.record(e)["version"]["editor"] for e in world.events("enwiki", START, START + 3 * HOUR)]
+    # editors are people, bots and addresses
     anonymous = [editor for editor in editors if editor.get("is_anonymous")]
     assert anonymous
     assert all("identifier" not in editor and editor["groups"] == ["*"] for editor in anonymous)
@@ -286,7 +264,7 @@ def test_lines_escape_what_gos_encoder_escapes_and_instants_drop_trailing_zeros(
     assert instant(1_700_000_000_084_001) == "2023-11-14T22:13:20.084001Z"
 
 
-def test_titles_never_repeat():
+def test_titles_never_repeat_and_those_of_pages_that_a_small_world_does_not_make_belong_to_nobody(tmp_path):
     titles = Titles(lexicon_of("fr"))
     settled = {titles.settled(number) for number in range(60_000)}
     fresh = {titles.fresh(number) for number in range(140_000_000, 140_060_000)}
@@ -294,6 +272,12 @@ def test_titles_never_repeat():
     assert not settled & fresh
     # beyond the pairs of words numbers make the difference
     assert titles.settled(1) != titles.settled(1 + 1500**2)
+    timetable = World(Settings(state=tmp_path, changes_per_hour=20))._wiki("enwiki").timetable
+    new = [timetable._titles.fresh(number) for number in range(timetable.places)]
+    assert 0 < len([title for title in new if [*timetable.with_title(title)]]) < len(new)
+    for rate, fewest, most in ((2200, 30_000, 60_000), (11_000, 200_000, 1_000_000)):
+        casts = Timetable(1, "enwiki", (0,), rate, Titles(lexicon_of("en"))).casts
+        assert fewest < sum(cast.families for cast in casts) < most
 
 
 @pytest.mark.parametrize("language", ["en", "fr", "ru", "ar", "ja", "hi", "ko", "vi"])

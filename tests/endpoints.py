@@ -80,7 +80,7 @@ _STREAM = "- endless stream"
 _STREAM_READ = f"{_SANDBOX}streams.py::test_everything_that_is_kept_each_event_once"
 _ONLY_METADATA = f"{_SANDBOX}metadata.py::test_lists_and_single_records_by_get_and_post"
 _NOT_MIRRORED = "- not mirrored"
-_DESCRIBED = f"{_SANDBOX}schemathesis.py::test_answers_are_as_described"
+_DESCRIBED = f"{_SANDBOX}clients.py::test_answers_are_as_described"
 _BY_NAME: dict[str, Reach] = {
     "login": _account("login", "login", "test_login_hands_out_tokens_that_open_data"),
     "token-refresh": _account("refresh", "refresh", "test_makes_another_access_token_and_no_refresh_token"),

@@ -1,8 +1,13 @@
-"""The interface description: whole in itself, in the forms that are asked for, and the same as what is served."""
+"""The interface description: whole in itself, as asked for, the same as what is served, and true of real records.
 
+The real records are not part of the project and may be missing.
+"""
+
+import gzip
 import json
 import re
 from collections import defaultdict
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -16,6 +21,17 @@ from tests.endpoints import OPERATIONS as DESCRIBED
 
 SERVED = (*DATA, *streams.OPERATIONS)
 ERRORS = re.compile(r"[45]\d\d")
+REAL = Path(__file__).resolve().parents[4] / "shared/data/real/enterprise"
+LISTS = ("code", "language", "project", "namespace", "snapshot", "batch", "chunk")
+SAMPLES = [
+    *(("article", path) for path in ("articles/*.gz", "stream/recorded-events-2023.ndjson")),
+    # of the files there, one was written by a client and not by the service
+    ("structured-content", "structured-contents/montreal-*.json.gz"),
+    ("snapshot", "metadata/structured-contents-snapshots-*.json"),
+    *((name, f"metadata/{name}{'es' if name == 'batch' else 's'}.json") for name in LISTS),
+]
+#: Members that only records of 2024 and before have.
+FORMER = {"article_sections", "infobox", "is_part_of.size", "is_part_of.name", "namespace.name", "in_language.name"}
 
 
 @pytest.fixture(scope="module")
@@ -137,30 +153,28 @@ class TestItself:
 
 
 class TestServed:
-    @pytest.mark.parametrize(
-        ("path", "accept", "form"),
-        [
-            ("/spec", None, "application/json"),
-            ("/spec", "*/*", "application/json"),
-            ("/spec", "text/html, application/json;q=0.9", "application/json"),
-            ("/spec", "application/yaml", "application/yaml"),
-            ("/spec", "text/yaml, application/json", "application/yaml"),
-            ("/spec/", "application/vnd.oai.openapi", "application/yaml"),
-            ("/spec.json", "application/yaml", "application/json"),
-            ("/spec.yaml", "application/json", "application/yaml"),
-            ("/spec/spec.yaml", None, "application/yaml"),
-        ],
-    )
-    def test_as_json_and_as_yaml_without_a_token(self, client, path, accept, form):
+    def test_as_json_and_as_yaml_without_a_token(self, client):
         client.token = ""
-        answer = client.call(path, headers={"Accept": accept})
-        assert answer.status_code == 200
-        assert answer.headers["Content-Type"] == f"{form}; charset=utf-8"
-        content = answer.json() if form.endswith("json") else yaml.load(answer.text, yaml.CSafeLoader)
-        assert content == client.call("/spec").json()
-        assert content["servers"] == [{"url": client.sandbox.url}]
-        if form.endswith("yaml"):
-            assert re.search("[&*]id[0-9]", answer.text) is None
+        texts, json_type, yaml_type = defaultdict(set), "application/json", "application/yaml"
+        for path, accept, form in (
+            ("/spec", None, json_type),
+            ("/spec", "*/*", json_type),
+            ("/spec", "text/html, application/json;q=0.9, text/yaml", json_type),
+            ("/spec", yaml_type, yaml_type),
+            ("/spec", "text/yaml, application/json", yaml_type),
+            ("/spec/", "application/vnd.oai.openapi", yaml_type),
+            ("/spec.json", yaml_type, json_type),
+            ("/spec.yaml", json_type, yaml_type),
+            ("/spec/spec.yaml", None, yaml_type),
+        ):
+            answer = client.call(path, headers={"Accept": accept})
+            assert (path, answer.status_code) == (path, 200)
+            assert answer.headers["Content-Type"] == f"{form}; charset=utf-8"
+            texts[form].add(answer.text)
+        assert [len(same) for same in texts.values()] == [1, 1]
+        assert yaml.load(answer.text, yaml.CSafeLoader) == client.call("/spec").json()
+        assert client.call("/spec").json()["servers"] == [{"url": client.sandbox.url}]
+        assert re.search("[&*]id[0-9]", answer.text) is None
 
     def test_what_is_served_is_described_and_the_other_way_round(self):
         routes = {(method, one.path) for one in SERVED for method in one.methods}
@@ -194,3 +208,39 @@ def test_is_of_installed_files_alone(client):
     assert "default-src 'none'" in policy
     hosts = set(re.findall(r"https?://[^ ;]+", policy))
     assert hosts == {client.sandbox.url, client.sandbox.object_url}
+
+
+def records(path):
+    text = gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text()
+    if ".ndjson" in path.name:
+        return [json.loads(line) for line in text.splitlines()]
+    found = json.loads(text)
+    return found if isinstance(found, list) else [found]
+
+
+def undescribed(value, schema, components, place=""):
+    """The dotted names of all members of a value that its schema does not have."""
+    if "$ref" in schema:
+        schema = components["schemas"][schema["$ref"].rpartition("/")[2]]
+    if isinstance(value, list):
+        return {name for item in value for name in undescribed(item, schema.get("items", {}), components, place)}
+    if not isinstance(value, dict) or "properties" not in schema:
+        return set()
+    found = set()
+    for key, below in value.items():
+        known = schema["properties"].get(key)
+        found |= {place + key} if known is None else undescribed(below, known, components, f"{place}{key}.")
+    return found
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="The real records are not on this machine.")
+@pytest.mark.parametrize(("shape", "pattern"), SAMPLES)
+def test_real_records_have_the_shape_that_is_described(description, shape, pattern):
+    components = description["components"]
+    paths = sorted(REAL.glob(pattern))
+    assert paths
+    for record in [record for path in paths for record in records(path)]:
+        # an article that could not be structured comes back as an article
+        schema = {"$ref": f"#/components/schemas/{'article' if 'article_body' in record else shape}"}
+        jsonschema.Draft202012Validator({**schema, "components": components}).validate(record)
+        assert undescribed(record, schema, components) <= FORMER

@@ -1,26 +1,8 @@
-"""The page of all settings and `.env.example`, rendered from the settings model."""
+"""The page of all settings and `.env.example`, rendered from the settings model. The introductions remain."""
 
 from resources.settings import Settings
+from tests.documents import DOCS, ROOT
 
-_HEAD = """\
-# Settings
-
-Every setting is an environment variable. You can also set the variables in a `.env` file in the project folder, which
-contains `workspace.yaml`. Environment variables take precedence over `.env`. The file [.env.example](../.env.example)
-contains an example of each setting.
-
-- Relative paths in `.env` and the default data folder `data` are resolved against the folder that contains `.env`. The
-  current folder does not matter. In an [installation from a wheel](install.md#from-a-wheel), commands read `.env` and
-  `data` from the current folder.
-- To use another settings file, run `wme --env-file FILE …` or set the `WME_ENV_FILE` variable. The project's `.env` is
-  then not read. `dagster dev` also reads `.env` from the current folder.
-- If a value is invalid, the command fails before it starts any work. Unknown variables that begin with `WME_` have no
-  effect. Commands warn about unknown variables and suggest the most similar setting.
-- Every command that writes data first prints one line with the service, the data folder and the settings file. To
-  suppress this line, use `--quiet`.
-
-The `python -m tests.generated` command generates this page from the settings model, and a test detects differences.
-"""
 GROUPS = {
     "Account and service": "username password anonymous contact requests_per_second sandbox",
     "Content of the mirror": "projects namespaces wikidata bodies max_record_mb",
@@ -65,7 +47,7 @@ EXAMPLES = {
 def render() -> str:
     """Return the page (Markdown); a `KeyError` names a setting that belongs to no group."""
     fields = dict(Settings.model_fields)
-    parts = [_HEAD]
+    parts = [(DOCS / "settings.md").read_text().partition("\n## ")[0]]
     for title, names in GROUPS.items():
         parts.append(f"## {title}\n\n| variable | meaning | default | example |\n|---|---|---|---|")
         for name in names.split():
@@ -81,16 +63,11 @@ def render() -> str:
     return "\n".join(parts).rstrip() + "\n"
 
 
-_EXAMPLE_HEAD = """\
-# Copy this file to .env in the same folder, or set the variables in the environment. Git ignores .env. All settings
-# are optional. Without an account, the built-in sandbox is used.
-"""
-
-
 def render_example() -> str:
     """Return the text of `.env.example`: each setting with its description."""
     entries = [
         f"# {(field.description or '').replace('`', '')}\n#{field.validation_alias}={EXAMPLES.get(name, '')}\n"
         for name, field in Settings.model_fields.items()
     ]
-    return "\n".join([_EXAMPLE_HEAD, *entries])
+    introduction = (ROOT / ".env.example").read_text().partition("\n\n")[0]
+    return "\n".join([f"{introduction}\n", *entries])

@@ -1,19 +1,14 @@
 """Sequences of a stream with faults of every kind.
 
-Good events come among poisoned lines, restarts, repeated events, and offsets that are numbered anew. `Service` is the
-log of a service and what it sends from given offsets on; `play` lets a lake consume it and reports contradictions.
+Good events come among poisoned lines, repeated events, and offsets that are numbered anew. `Service` is the log of a
+service and what it sends from given offsets on.
 """
 
-import gzip
 import json
-import random
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
-import pyarrow.dataset as ds
-
-from resources.lake.live import LiveLake
-from resources.tables import ARTICLE_CHANGES
 from tests.unit.lake.conftest import put
 from tests.unit.lake.test_bad_lines import BAD_LINES
 
@@ -107,11 +102,12 @@ ODD = {
 _BLANK = (b"", b"\r", b"  \t")
 
 
-class Entry:
+class Entry(NamedTuple):
     """A line of a log: where it is, and the event that it is (None: none that counts)."""
 
-    def __init__(self, slot, line, good=None, *, is_other=False):
-        self.slot, self.line, self.good, self.is_other = slot, line, good, is_other
+    slot: int
+    line: bytes
+    good: tuple[int, int, str] | None = None
 
 
 class Service:
@@ -172,7 +168,7 @@ class Service:
         elif kind == "odd":
             log.append(Entry(slot, self.chance.choice([*ODD.values()])(record), good))
         elif kind == "other":
-            log.append(Entry(slot, line_of(record | {"is_part_of": {"identifier": "frwiki"}}), is_other=True))
+            log.append(Entry(slot, line_of(record | {"is_part_of": {"identifier": "frwiki"}})))
         elif kind == "rejected":
             log.append(Entry(slot, self.chance.choice([*REJECTED.values()])(record)))
         elif kind == "blank":
@@ -192,105 +188,3 @@ class Service:
         found = [entry for entry in log if following is None or entry.slot >= following]
         is_beyond = following is not None and not found and (not log or following > log[-1].slot + 1)
         return log if is_beyond else found
-
-
-def play(layout, seed, figures):
-    """Consume a sequence; raises AssertionError where an event is lost, comes twice, or is in no count.
-
-    What it did is added to the figures.
-    """
-    chance = random.Random(seed)
-    service = Service(chance)
-    lake = _lake(layout)
-    lake.begin(NOW - timedelta(hours=1), NOW)
-    delivered, rejected, places = set(), Counter(), {}
-    for _ in range(chance.randint(6, 12)):
-        service.publish(chance.randint(0, 40))
-        if chance.random() < 0.25:
-            figures["restarts"] += 1
-            lake = _lake(layout)
-            lake.begin(NOW, NOW)
-            places = {}
-        if chance.random() < 0.3:
-            places = {}  # connections are opened again, at what is committed
-        lines, entries = _taken(service, lake, places, chance)
-        if chance.random() < 0.1:
-            figures["killed"] += 1  # before the step is kept: nothing of it counts
-            lake, places = _lake(layout), {}
-            lake.begin(NOW, NOW)
-            continue
-        _step(lake, lines, entries, delivered, rejected, figures, chance)
-        while chance.random() < 0.5 and lake.merge() is not None:
-            pass
-    # all that the service has now, over connections that stay and over some that are opened again
-    for _ in range(3):
-        places = {}
-        lines, entries = _taken(service, lake, places, None)
-        _step(lake, lines, entries, delivered, rejected, figures, chance)
-    _check(layout, service, delivered, rejected)
-    figures["sequences"] += 1
-
-
-def _lake(layout):
-    return LiveLake(layout, "live_changes", ARTICLE_CHANGES, scope=SCOPE)
-
-
-def _taken(service, lake, places, chance):
-    """What connections bring: of each partition its entries behind those that came over the same connection."""
-    blocks, entries = [], []
-    for partition in PARTITIONS:
-        log = service.logs[partition][service.at[partition]]
-        key = (partition, service.at[partition])
-        following = lake.last().offsets.get(partition)
-        found = log[places[key] :] if key in places else service.sent(partition, following)
-        if chance is not None and chance.random() < 0.5:
-            found = found[: chance.randint(0, len(found))]
-        if found:
-            places[key] = log.index(found[-1]) + 1
-        entries += found
-        if found:
-            blocks.append(b"".join(entry.line + b"\n" for entry in found))
-            if chance is not None and chance.random() < 0.1:  # a connection was opened again within the step
-                blocks.append(blocks[-1])
-                entries += found
-    return blocks, entries
-
-
-def _step(lake, lines, entries, delivered, rejected, figures, chance):
-    step = lake.add(lines, NOW + timedelta(minutes=chance.randint(-20, 20)), always=chance.random() < 0.5)
-    if step is None:
-        return
-    count = sum(bool(entry.line.strip(b" \t\r")) for entry in entries)
-    for name in ("duplicate_count", "other_count", "reject_count", "reset_count"):
-        figures[name] += getattr(step, name)
-    # each line is in a count
-    assert step.row_count + step.duplicate_count + step.other_count + step.reject_count == count
-    assert all(0 <= partition < 50 for partition in step.offsets)
-    assert all(0 <= offset <= 2**53 for offset in step.offsets.values())
-    assert all(abs(moment - NOW) < timedelta(days=2) for moment in step.published_at.values())
-    for entry in entries:
-        if entry.good is not None:
-            delivered.add(entry.good)
-        elif not entry.is_other and entry.line.strip(b" \t\r"):
-            rejected[entry.line] += 1
-
-
-def _check(layout, service, delivered, rejected):
-    lake = _lake(layout)
-    names = ["event_partition", "event_offset", "event_id"]
-    found = ds.dataset([str(path) for path in lake.files()]).to_table(names)
-    stored = Counter(zip(*(found[name].to_pylist() for name in names), strict=True))
-    assert {place: count for place, count in stored.items() if count > 1} == {}
-    assert set(stored) == delivered
-    for partition, logs in service.logs.items():
-        missing = {entry.good for entry in logs[service.at[partition]] if entry.good is not None} - set(stored)
-        # of a log that took the place of another one the service may not send what is before the offset that it is
-        # asked for
-        assert not missing or service.switched[partition]
-    raw = Counter()
-    for path in (layout.lake / "live_changes_rejects").rglob("*.ndjson.gz"):
-        lines = gzip.decompress(path.read_bytes()).split(b"\n")[:-1]
-        raw.update(lines)
-        reasons = path.with_name(path.name.replace(".ndjson.gz", ".reasons.gz"))
-        assert len(gzip.decompress(reasons.read_bytes()).splitlines()) == len(lines)
-    assert raw == rejected

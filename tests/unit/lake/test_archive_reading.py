@@ -2,10 +2,8 @@
 
 import gzip
 import io
-import pickle
 import random
 import tarfile
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -90,12 +88,6 @@ def test_damage_of_a_tar_is_told_with_its_place(lake):
     error = refusal(lake, gzip.compress(bytes(data)))
     assert "the tar is damaged: bad checksum" in str(error)
     assert "at byte 1536 of the tar" in str(error)
-
-
-def test_error_travels_between_processes():
-    error = ArchiveError(Path("a.tar.gz"), "it is damaged", member="m", offset=7)
-    copy = pickle.loads(pickle.dumps(error))
-    assert (str(copy), copy.path, copy.member, copy.offset) == (str(error), Path("a.tar.gz"), "m", 7)
 
 
 def test_private_names_of_libraries_are_where_they_were():

@@ -56,6 +56,9 @@ def test_events_and_the_place_at_which_the_stream_goes_on_lie_in_one_file(layout
     assert {row["project_id"] for row in rows} == {"enwiki"}
     assert lake.add([lines(record(3, 7), record(3, 9))], NOW) is None
     assert lake.add([], NOW) is None
+    assert lake.add([lines(record(8, 101))], NOW).published_at == {
+        partition: NOW + timedelta(seconds=offset) for partition, offset in {3: 9, 8: 101}.items()
+    }
 
 
 def test_a_stream_begins_where_it_was_begun_though_nothing_came_so_far(layout):
@@ -69,7 +72,7 @@ def test_only_what_is_mirrored_is_kept_and_all_is_passed(layout):
     lake = LiveLake(layout, "live_changes", ARTICLE_CHANGES, scope=[("enwiki", 0), ("frwiki", 14)])
     others = [record(2, 5, is_part_of={"identifier": "frwiki"}), record(2, 6, namespace={"identifier": 14})]
     assert lake.add([lines(*others)], NOW) is None
-    step = lake.add([lines(*others, record(2, 7))], NOW)
+    step = lake.add([lines(*others, record(2, 7), record(2, 7))], NOW)
     assert (step.row_count, step.other_count, step.offsets) == (1, 2, {2: 8})
     step = lake.add([lines(record(2, 8, is_part_of={"identifier": "dewiki"}))], NOW, always=True)
     assert (step.row_count, step.other_count, step.offsets) == (0, 1, {2: 9})

@@ -48,6 +48,7 @@ def lines_of(lake, rng: random.Random, count: int) -> list[bytes]:
 def test_lines_of_every_length_become_rows_or_rejects_whole(lake, rows):
     rng = random.Random(0)
     datas = [b"\n".join(lines_of(lake, rng, rng.randrange(1, 30))) + rng.choice([b"", b"\n"]) for _ in range(3)]
+    datas.append(b"x" * 10_000 + b"\n" + b"y" * 10_001)
     made = convert(lake.archive(*datas), lake.layout, record_bytes_max=10_000, workers=rng.choice([1, 3]))
     every = {f"enwiki_namespace_0_{number}.ndjson": data for number, data in enumerate(datas)}
     rejected = rows(made.rejects_path)

@@ -1,25 +1,19 @@
 """A stream of poisoned events goes on, loses no good one, and recognizes each by partition, offset and identifier."""
 
 import gzip
-import shutil
 from collections import Counter
 from datetime import timedelta
 
-import pytest
-
 from resources.datasets.live import Run
-from resources.lake import Layout
 from resources.lake.stream_events import Continuity
-from tests.unit.lake.poisoned import NOW, ODD, REJECTED, changed, event, line_of, play
+from tests.unit.lake.poisoned import NOW, ODD, REJECTED, changed, event, line_of
 from tests.unit.lake.test_live import lake_of, stored
-
-SAMPLE, ALL = 3, 1_000
 
 
 def test_what_is_no_event_is_a_reject_and_the_events_of_its_step_are_kept_odd_or_not(layout, caplog):
     bad = [poison(event(3, 8, "bad")) for poison in REJECTED.values()]
     lines = [one for number, line in enumerate(bad) for one in (line_of(event(3, 10 + number, f"a{number}")), line)]
-    step = lake_of(layout).add([b"\n".join(lines) + b"\n"], NOW)
+    step = lake_of(layout).add([b" \t\n" + b"\n".join(lines) + b"\n"], NOW)
     assert (step.row_count, step.reject_count, dict(step.offsets)) == (len(bad), len(bad), {3: 10 + len(bad)})
     assert stored(layout) == Counter((3, 10 + number) for number in range(len(bad)))
     path = layout.lake / "live_changes_rejects/date=2026-11-01/hour=05/000000000002.ndjson.gz"
@@ -49,22 +43,6 @@ def test_each_reject_has_its_reason(layout):
     [path], [beside] = (layout.lake.rglob(f"*.{kind}.gz") for kind in ("reasons", "ndjson"))
     found = [gzip.decompress(one.read_bytes()).splitlines() for one in (path, beside)]
     assert {reason.decode(): line for reason, line in zip(*found, strict=True)} == lines
-
-
-def test_a_sample_of_poisoned_sequences(tmp_path):
-    figures = Counter()
-    for seed in range(SAMPLE):
-        play(Layout(tmp_path / str(seed)), seed, figures)
-    assert figures["sequences"] == SAMPLE
-    kinds = {"restarts", "killed", "duplicate_count", "reject_count", "reset_count"}
-    assert kinds <= {name for name, count in figures.items() if count}
-
-
-@pytest.mark.soak
-def test_all_poisoned_sequences(tmp_path):
-    for seed in range(ALL):
-        play(Layout(tmp_path / str(seed)), seed, Counter())
-        shutil.rmtree(tmp_path / str(seed))
 
 
 def some(partition, offsets, of):
@@ -114,14 +92,16 @@ def test_hours_that_pass_let_offsets_go_further(layout):
     lake.add(at(0, 1), NOW)
     assert dict(lake.add(at(3, 30_000_000), NOW).offsets) == {3: 30_000_001}
     assert dict(lake.add(at(4, 50_000_000), NOW).offsets) == {3: 30_000_001}
+    assert dict(lake.add(at(6, 50_000_001) + at(7, 70_000_000), NOW).offsets) == {3: 50_000_002}
 
 
 def test_events_of_a_service_whose_clock_was_wrong_are_kept(layout):
     lake = lake_of(layout)
     for number, hours in enumerate((0, 20, 0, -300, 0)):
         moment = NOW + timedelta(hours=hours)
-        lines = [line_of(event(3, 10 * number + n, f"{number}-{n}", moment)) + b"\n" for n in range(10)]
-        step = lake.add(lines, NOW)
+        moments = [moment - timedelta(minutes=n) for n in range(10)]
+        events = [event(3, 10 * number + n, f"{number}-{n}", at) for n, at in enumerate(moments)]
+        step = lake.add([line_of(one) + b"\n" for one in events], NOW)
         assert (step.row_count, step.duplicate_count, step.reject_count, step.reset_count) == (10, 0, 0, 0)
         assert step.published_at[3] == moment
 

@@ -191,9 +191,12 @@ class LakePart:
             "SELECT {columns}, {source_at} AS source_at, {title_key} AS title_key, "
             "{event_key_of_snapshot} AS event_key\n"
             "FROM (SELECT *, replace(name, '_', ' ') AS title FROM {rows} AS row) AS page\n"
-            "SEMI JOIN (FROM deciding WHERE (source_at, project_id, namespace_id) = "
-            "({source_at}, {project_id}, {namespace_id})) AS deciding\n"
-            "  USING (article_id, version_id)",
+            # DuckDB estimates separate conditions better than one on a tuple. After a wrong estimate it would collect
+            # the pages with all their columns in memory instead of these keys.
+            "SEMI JOIN (\n"
+            "  FROM deciding\n"
+            "  WHERE source_at = {source_at} AND project_id = {project_id} AND namespace_id = {namespace_id}\n"
+            ") AS deciding USING (article_id, version_id)",
             table=identifier(table.name),
             rows=self.rows(),
             columns=", ".join(identifier(column.name) for column in table if column.name != "source_at"),

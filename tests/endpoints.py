@@ -97,14 +97,14 @@ _BY_NAME: dict[str, Reach] = {
     "snapshot-download": Reach(
         "snapshots.fetch",
         "snapshots download ID",
-        f"{_SANDBOX}snapshots.py::test_a_download_by_redirect_and_its_headers",
+        f"{_SANDBOX}snapshots.py::test_a_download_and_its_headers",
     ),
     "chunks": Reach("snapshots.chunks", "snapshots chunks ID", f"{_SANDBOX}snapshots.py::test_chunks"),
     "chunk": Reach(
         "lists.record", "snapshots chunks ID CHUNK", f"{_SANDBOX}snapshots.py::test_a_chunk_by_its_name_or_its_number"
     ),
     "chunk-download": Reach(
-        "snapshots.fetch", "snapshots download ID", f"{_SANDBOX}snapshots.py::test_the_chunks_together_are_the_snapshot"
+        "snapshots.fetch", "snapshots download ID", f"{_SANDBOX}snapshots.py::test_a_download_and_its_headers"
     ),
     "batches": Reach("hours.listing", "batches HOUR", f"{_SANDBOX}batches.py::test_the_list_of_an_hour"),
     "batch": Reach("hours.record", "batches HOUR ID", f"{_SANDBOX}batches.py::test_one_record"),

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-import gzip
-import hashlib
 import io
-import json
+import sqlite3
 import tarfile
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from functools import cache
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import requests
 
 from resources.sandbox import Settings, running
-from resources.sandbox.store.archives import Piece
-from tests.unit.enterprise.loopback import REFERENCE
-from tests.unit.lake.conftest import tar_bytes
+from resources.sandbox.store.archived_world import ArchivedWorld
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from resources.sandbox import Sandbox
+    from resources.sandbox.store.archives import Piece
 
 NOW = datetime(2025, 3, 9, 7, 30, tzinfo=UTC)
-HARD_TITLE = 'AC//DC/: "why"? 100% <&#> 東京/'
 BOUND_SECONDS = 300
 #: The members of a record of a file, in their order.
 FILE_KEYS = ["identifier", "version", "date_modified", "is_part_of", "in_language", "namespace", "size"]
@@ -51,88 +46,6 @@ def members_of(archive: Path | bytes) -> list[tuple[tarfile.TarInfo, bytes]]:
 
 def lines_of(archive: Path | bytes) -> list[bytes]:
     return [line for _, content in members_of(archive) for line in content.splitlines()]
-
-
-class TinyWorld:
-    """Two files in every hour; the list of an hour appears five minutes after it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._batch = cache(self._batch)
-
-    def codes(self):
-        return [{"identifier": "wiki", "name": "Wikipedia", "description": "The free encyclopedia."}]
-
-    def languages(self):
-        return REFERENCE["languages"]
-
-    def projects(self):
-        english = {"name": "Wikipedia", "identifier": "enwiki", "url": "https://en.wikipedia.org"}
-        return [*REFERENCE["projects"], {**english, "code": "wiki", "in_language": {"identifier": "en"}}]
-
-    def namespaces(self):
-        return [
-            {"name": name, "identifier": number} for name, number in (("Article", 0), ("File", 6), ("Category", 14))
-        ]
-
-    def article(self, project: str, name: str, hour: datetime) -> dict[str, Any] | None:
-        """One article in both projects, under a title that is hard to write in a path."""
-        if name.replace("_", " ") != HARD_TITLE:
-            return None
-        return {
-            "name": HARD_TITLE,
-            "identifier": 5,
-            "version": {"identifier": 1_234_567, "scores": {"revertrisk": {"probability": {"true": 0.25}}}},
-            "namespace": {"identifier": 0},
-            "in_language": {"identifier": project[:2]},
-            "categories": [{"name": "Category:A", "url": "https://a"}, {"name": "Category:B"}],
-            "is_part_of": {"identifier": project},
-            "article_body": {"wikitext": "<b> & co"},
-            "event": {"date_created": f"{hour:%Y-%m-%dT%H:%M:%SZ}"},
-        }
-
-    def hour_ready_at(self, hour: datetime) -> datetime:
-        return hour + timedelta(hours=1, minutes=5)
-
-    def snapshot_identifiers(self) -> tuple[str, ...]:
-        """None: snapshots are tested with the real world."""
-        return ()
-
-    def entity_identifiers(self) -> tuple[str, ...]:
-        """None: there is no Wikidata here."""
-        return ()
-
-    @property
-    def structured(self) -> TinyWorld:
-        """None either."""
-        return self
-
-    def batches(self, hour: datetime) -> list[Piece]:
-        return [self._batch(hour, "enwiki", "en", 0), self._batch(hour, "frwiki", "fr", 14)]
-
-    def _batch(self, hour: datetime, project: str, language: str, namespace: int) -> Piece:
-        identifier = f"{project}_namespace_{namespace}"
-        path = self.folder / f"{hour:%Y%m%d%H}-{identifier}.tar.gz"
-        lines = [
-            {"name": f"Page {member}-{i}", "identifier": 1 + i, "article_body": {"wikitext": "é" * 40}}
-            for member in range(2)
-            for i in range(200)
-        ]
-        texts = [json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode() + b"\n" for line in lines]
-        members = [(f"{identifier}_{n}.ndjson", b"".join(texts[200 * n : 200 * n + 200])) for n in range(2)]
-        content = gzip.compress(tar_bytes(members), mtime=0)
-        path.write_bytes(content)
-        version = hashlib.md5(content).hexdigest()
-        record = {
-            "identifier": identifier,
-            "version": version,
-            "date_modified": f"{hour + timedelta(hours=1, minutes=4, seconds=7):%Y-%m-%dT%H:%M:%S}.123456789Z",
-            "is_part_of": {"identifier": project},
-            "in_language": {"identifier": language},
-            "namespace": {"identifier": namespace},
-            "size": {"value": round(len(content) / 1e6, 3), "unit_text": "MB"},
-        }
-        return Piece(identifier, path, version, len(content), record)
 
 
 @dataclass
@@ -201,46 +114,6 @@ def prepared_state(folder: Path, signing_key: bytes) -> Path:
     return state
 
 
-@dataclass
-class Shared:
-    """A sandbox that tests without settings of their own share, and how it is put back to where it began."""
-
-    sandbox: Sandbox
-    token: str
-    #: A login is dear: its tokens are put back, too.
-    rows: dict[str, list[tuple[Any, ...]]]
-    account: bytes
-    TABLES = ("users", "access_tokens", "refresh_tokens", "quotas", "sessions", "codes", "admissions")
-
-    @classmethod
-    def begun(cls, sandbox: Sandbox) -> Shared:
-        with logged_in(sandbox) as client:
-            database = sandbox.accounts._database
-            rows = {table: [tuple(row) for row in database.rows(f"SELECT * FROM {table}")] for table in cls.TABLES}
-            return cls(sandbox, client.token, rows, (sandbox.settings.state / "account.json").read_bytes())
-
-    def reset(self) -> None:
-        self.sandbox.clock.set(NOW)
-        self.sandbox.faults.clear()
-        self.sandbox.rate.set(None)
-        for table, rows in self.rows.items():
-            self.sandbox.accounts._database.change(f"DELETE FROM {table}")
-            for row in rows:
-                self.sandbox.accounts._database.change(f"INSERT INTO {table} VALUES ({','.join('?' * len(row))})", *row)
-        (self.sandbox.settings.state / "account.json").write_bytes(self.account)
-        for mail in self.sandbox.accounts.outbox():
-            mail.path.unlink()
-        self.sandbox.requests.clear()
-
-
-@pytest.fixture(scope="session")
-def shared_sandbox(tmp_path_factory: pytest.TempPathFactory, signing_key: bytes) -> Iterator[Shared]:
-    folder = tmp_path_factory.mktemp("sandbox")
-    settings = Settings(state=prepared_state(folder, signing_key), now=NOW)
-    with running(settings, world=TinyWorld(folder)) as sandbox:
-        yield Shared.begun(sandbox)
-
-
 @contextmanager
 def logged_in(sandbox: Sandbox) -> Iterator[Client]:
     """A client of the default account, with a session of its own."""
@@ -250,23 +123,46 @@ def logged_in(sandbox: Sandbox) -> Iterator[Client]:
         yield client
 
 
-@pytest.fixture
-def client(shared_sandbox: Shared) -> Iterator[Client]:
-    """A client of the shared sandbox, which is first put back to where it began."""
-    shared_sandbox.reset()
-    with requests.Session() as session:
-        yield Client(shared_sandbox.sandbox, session, shared_sandbox.token)
-
-
 @contextmanager
 def small_sandbox(
-    folder: Path, signing_key: bytes, make_world: Callable[[Settings], Any] = lambda _: None, **options: Any
+    folder: Path, signing_key: bytes, make_world: type[ArchivedWorld] = ArchivedWorld, **options: Any
 ) -> Iterator[Client]:
-    """A client of a sandbox with a small world of its own, and not a hand-made one."""
+    """A client of a sandbox with a small world of its own."""
     small = {"projects": ("enwiki",), "namespaces": (0,), "changes_per_hour": 5, "body_bytes": 300, "entities": 0}
     settings = Settings(**{"state": prepared_state(folder, signing_key), "now": NOW, **small, **options})
     with running(settings, world=make_world(settings)) as sandbox, logged_in(sandbox) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def begin_again(tmp_path_factory: pytest.TempPathFactory, signing_key: bytes) -> Iterator[Callable[[], Client]]:
+    """Puts the sandbox that tests without settings of their own share back to where it began."""
+    folder, projects = tmp_path_factory.mktemp("sandbox"), ("enwiki", "frwiki")
+    with small_sandbox(folder, signing_key, projects=projects) as client:
+        sandbox, database = client.sandbox, client.sandbox.accounts._database._connection
+        account, token, kept = sandbox.settings.state / "account.json", client.token, sqlite3.connect(":memory:")
+        password = account.read_bytes()
+        # a login is dear: its tokens are put back, too
+        database.backup(kept)
+
+        def reset() -> Client:
+            sandbox.clock.set(NOW)
+            sandbox.faults.clear()
+            sandbox.rate.set(None)
+            kept.backup(database)
+            account.write_bytes(password)
+            for mail in sandbox.accounts.outbox():
+                mail.path.unlink()
+            sandbox.requests.clear()
+            return Client(sandbox, client.session, token)
+
+        yield reset
+
+
+@pytest.fixture
+def client(begin_again: Callable[[], Client]) -> Client:
+    """A client of the shared sandbox."""
+    return begin_again()
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,8 @@
 """The eight operations of `/v1` over HTTP: status codes, bodies, and the states they move an account through."""
 
-import base64
 import json
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing
 from datetime import timedelta
 
 import jwt
@@ -46,13 +45,13 @@ def test_login_hands_out_tokens_that_open_data(client):
     assert client.call("/v2/codes").status_code == 401
 
 
-@pytest.mark.parametrize("change", [{"username": "nobody"}, {"password": "wrong"}, {"username": "SANDBOX"}])
-def test_login_refuses_without_saying_why(client, change):
-    body = {"username": client.sandbox.username, "password": client.sandbox.password, **change}
-    answer = client.auth("login", body)
-    assert answer.status_code == 401
-    assert answer.text == '{"status":401,"message":"Incorrect username or password."}\n'
-    assert answer.headers["Content-Type"] == "application/json; charset=utf-8"
+def test_login_refuses_without_saying_why(client):
+    body = {"username": client.sandbox.username, "password": client.sandbox.password}
+    for change in ({"username": "nobody"}, {"password": "wrong"}, {"username": "SANDBOX"}):
+        answer = client.auth("login", body | change)
+        assert answer.status_code == 401
+        assert answer.text == '{"status":401,"message":"Incorrect username or password."}\n'
+        assert answer.headers["Content-Type"] == "application/json; charset=utf-8"
 
 
 NO_CREDENTIALS = {"status": 400, "message": "missing username or password"}
@@ -242,41 +241,33 @@ def test_an_invitation_and_its_challenge(client):
 
 
 class TestBearer:
-    def forged(self, token, *, header=None, claims=None):
-        parts = token.split(".")
-        for index, change in ((0, header), (1, claims)):
-            if change is not None:
-                content = json.loads(base64.urlsafe_b64decode(parts[index] + "=="))
-                content = {k: v for k, v in (content | change).items() if v is not None}
-                parts[index] = base64.urlsafe_b64encode(json.dumps(content).encode()).rstrip(b"=").decode()
-        return ".".join(parts)
-
     def test_refusals_name_the_cause(self, client):
-        token = client.token
+        (header, _, signature), key = client.token.split("."), client.sandbox.mint._private
+        claims = jwt.decode(client.token, options={"verify_signature": False})
         for wrong, cause in (
             ("", "Unauthorized"),
             ("a.b", "token contains an invalid number of segments"),
             ("~.b.c", "illegal base64 data at input byte 0"),
             ("W10.b.c", "illegal base64 data at input byte 0"),
-            (self.forged(token, header={"alg": "HS256"}), "unexpected signing method: HS256"),
-            (self.forged(token, header={"kid": None}), "kid header not found"),
-            (self.forged(token, header={"kid": "other"}), "key not found"),
-            (self.forged(token, claims={"username": "x"}), "crypto/rsa: verification error"),
+            (jwt.encode(claims, "x" * 32, "HS256"), "unexpected signing method: HS256"),
+            (jwt.encode(claims, key, "RS256"), "kid header not found"),
+            (jwt.encode(claims, key, "RS256", {"kid": "other"}), "key not found"),
+            (f"{header}.e30.{signature}", "crypto/rsa: verification error"),
             (client.login()["id_token"], "incorrect client id"),
         ):
             client.token = wrong
             assert refusal(client.call("/v2/codes")) == (401, cause)
 
-    @pytest.mark.parametrize("late", [0, 3723])
-    def test_an_expired_token_is_refused_by_a_text_alone(self, client, late):
+    def test_an_expired_token_is_refused_by_a_text_alone(self, client):
         client.sandbox.clock.advance(timedelta(seconds=86_399))
         # with and without the word before it
         for authorization in (f"Bearer {client.token}", client.token):
             assert client.call("/v2/codes", headers={"Authorization": authorization}).status_code == 200
-        client.sandbox.clock.advance(timedelta(seconds=1 + late))
-        answer = client.call("/v2/codes")
-        told = (answer.status_code, answer.text, answer.headers["Content-Type"])
-        assert told == (401, "Jwt is expired", "text/plain")
+        for later in (1, 3723):
+            client.sandbox.clock.advance(timedelta(seconds=later))
+            answer = client.call("/v2/codes")
+            told = (answer.status_code, answer.text, answer.headers["Content-Type"])
+            assert told == (401, "Jwt is expired", "text/plain")
         client.sandbox.accounts.admissions.admit("127.0.0.0/8")
         assert client.call("/v2/codes").status_code == 200
 
@@ -319,11 +310,8 @@ def test_keys_and_accounts_outlive_the_sandbox(tmp_path, signing_key):
         first.sandbox.accounts.exhaust("sandbox")
         state, clock = first.sandbox.settings.state, first.sandbox.clock
 
-    @contextmanager
     def started():
-        accounts = Accounts(state, clock, TokenMint(state, clock, "http://elsewhere"))
-        yield accounts
-        accounts.close()
+        return closing(Accounts(state, clock, TokenMint(state, clock, "http://elsewhere")))
 
     for name in ("signing-key.pem", "account.json"):
         assert (state / name).stat().st_mode & 0o077 == 0
@@ -376,19 +364,13 @@ def test_the_file_of_the_default_account_opens_it_whatever_became_of_its_passwor
     assert "access_token" in becomes("Lasting-1")
 
 
-def test_account_operations_of_nobody_and_twice_and_of_a_user_that_is_gone(client):
+def test_counters_are_exact_under_threads_and_names_are_of_one_account_that_is_there(client):
     accounts = client.sandbox.accounts
+    user = accounts.identify(client.token)
     with pytest.raises(AccountError):
         accounts.set_groups("nobody", ["group_1"])
     with pytest.raises(ValueError, match="already has an account sandbox"):
         accounts.create("sandbox", "Other-1234")
-    accounts._database.change("DELETE FROM users WHERE username = 'sandbox'")
-    assert client.call("/v2/codes").json()["message"].startswith("UserNotFoundException")
-
-
-def test_counters_are_exact_under_threads(client):
-    accounts = client.sandbox.accounts
-    user = accounts.identify(client.token)
     accounts.set_quota("sandbox", "ondemand", limit=50)
     refresh_token = client.login()["refresh_token"]
 
@@ -404,3 +386,5 @@ def test_counters_are_exact_under_threads(client):
     assert sum(future.result() for future in spent) == 50
     assert accounts.quotas.of(user, "ondemand").used == 50
     assert sum(future.result() for future in refreshed) == 90
+    accounts._database.change("DELETE FROM users WHERE username = 'sandbox'")
+    assert client.call("/v2/codes").json()["message"].startswith("UserNotFoundException")

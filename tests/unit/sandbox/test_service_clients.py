@@ -144,20 +144,6 @@ def test_answers_are_as_described_whatever_fields_are_asked_for(api, real, place
             api[place][method].validate_response(answer)
 
 
-@pytest.mark.parametrize(
-    "path", [*(path for place, path in PLACES.items() if "{name}" not in place), "/v2/status", "/v1/status", "/healthz"]
-)
-def test_a_slash_at_the_end_makes_no_other_path(real, path):
-    for method in ("GET", "POST"):
-        plain, slashed = (real.call(spelt, method) for spelt in (path, f"{path}/"))
-        assert plain.status_code == slashed.status_code
-        assert plain.headers.get("Content-Type") == slashed.headers.get("Content-Type")
-        assert plain.status_code != 200 or plain.content == slashed.content
-    if path in ("/v2/projects", "/v2/status"):
-        real.sandbox.faults.add(path=path, kind="status", status=503)
-        assert real.call(f"{path}/").status_code == 503
-
-
 class KeepsTheTokenWithinAHost(requests.Session):
     """A client that compares host names alone, and not their ports, before it sends its token on."""
 

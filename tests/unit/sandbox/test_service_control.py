@@ -51,6 +51,12 @@ def test_the_clock_and_the_date_of_answers(client):
     answers = [client.call("/v2/codes"), client.call("/v2/nothing")]
     assert {answer.headers["date"] for answer in answers} == {"Tue, 01 Apr 2025 10:00:00 GMT"}
     assert set_clock(client, release=True)["frozen"] is False
+    clock = client.sandbox.clock
+    assert abs(clock.now() - datetime.now(UTC)) < timedelta(minutes=5)
+    set_clock(client, advance_seconds=3 * 86_400)
+    assert timedelta(days=2) < clock.now() - datetime.now(UTC) < timedelta(days=4)
+    with pytest.raises(ValueError, match="timezone-aware"):
+        clock.set(datetime(2025, 3, 9))  # noqa: DTZ001
 
 
 def test_limits(client):
@@ -107,7 +113,8 @@ def test_a_free_account_meets_a_403_and_an_exhausted_quota_is_a_429(client):
     assert "password" not in again
     assert again["quotas"]["snapshot"] == {"used": 4, "limit": 9}
     client.login("free", made["password"])
-    assert [client.call(client.DOWNLOAD).status_code for _ in range(2)] == [307, 429]
+    methods = ("HEAD", "GET", "GET", "HEAD")
+    assert [client.call(client.DOWNLOAD, method).status_code for method in methods] == [200, 307, 429, 200]
     assert make(client, "free", quotas={"batch": {"limit": None}})["quotas"]["batch"] == {"used": 0, "limit": None}
     assert client.call(client.DOWNLOAD).status_code == 307
 

@@ -13,20 +13,20 @@ from tests.unit.sandbox.conftest import lines_of, members_of
 
 
 class TestAnswers:
-    def test_a_status_hits_as_often_as_it_should(self, client):
+    def test_a_status_hits_as_often_as_it_should_on_a_method_and_a_path(self, client):
         fault = client.sandbox.faults.add(path="/v2/proj*", kind="status", status=500, count=2)
-        answers = [client.call("/v2/projects") for _ in range(3)]
+        # a slash at the end makes no other path
+        answers = [client.call(path) for path in ("/v2/projects", "/v2/projects/", "/v2/projects/")]
         assert [answer.status_code for answer in answers] == [500, 500, 200]
         assert answers[0].text == '{"status":500,"message":"Internal Server Error"}\n'
         assert (fault.hits, fault.remaining) == (2, 0)
         assert [seen.status for seen in client.sandbox.requests] == [500, 500, 200]
 
-    def test_a_status_for_ever_on_a_method_and_a_path(self, client):
         wrong = {"status": 401, "message": "token is expired"}
         client.sandbox.faults.add(path="/v2/codes", method="post", kind="status", count=None, **wrong)
         assert client.call("/v2/codes").status_code == 200
         assert client.call("/v2/languages", "POST").status_code == 200
-        assert [client.call("/v2/codes", "POST").json() for _ in range(3)] == [wrong] * 3
+        assert [client.call(f"/v2/codes{end}", "POST").json() for end in ("", "", "/")] == [wrong] * 3
         client.sandbox.faults.clear()
         assert client.call("/v2/codes", "POST").status_code == 200
 
@@ -109,11 +109,11 @@ class TestBodies:
         assert [i for i in range(len(rest)) if half[i] != rest[i]] == [3]
 
     def test_slow(self, client):
-        client.sandbox.faults.add(path="*", kind="slow", bytes_per_second=20_000)
+        client.sandbox.faults.add(path="*", kind="slow", bytes_per_second=10 * client.archive.size)
         begin = time.perf_counter()
         answer = client.fetch(client.signed(client.DOWNLOAD))
         assert answer.content == client.archive.path.read_bytes()
-        assert time.perf_counter() - begin >= client.archive.size / 20_000 * 0.5
+        assert time.perf_counter() - begin >= 0.05
 
 
 class TestDamage:
@@ -137,7 +137,7 @@ class TestDamage:
             assert record["size"]["value"] == round(len(damaged) / 1e6, 3)
             assert client.call(client.DOWNLOAD, "HEAD").headers["Content-Length"] == str(len(damaged))
             assert client.fetch(client.signed(client.DOWNLOAD)).content == damaged
-        other = client.call(f"{client.HOUR}/frwiki_namespace_14").json()
+        other = client.call(f"{client.HOUR}/frwiki_namespace_0").json()
         assert other == client.sandbox.world.batches(client.NOW.replace(hour=5, minute=0))[1].record
         client.sandbox.faults.clear()
         assert client.call(f"{client.HOUR}/enwiki_namespace_0").json() == client.archive.record

@@ -10,32 +10,21 @@ import pytest
 def test_lists_and_single_records_by_get_and_post(client, kind):
     world = getattr(client.sandbox.world, kind)()
     for method in ("GET", "POST"):
-        assert client.call(f"/v2/{kind}", method).json() == world
+        assert client.call(f"/v2/{kind}", method).json() == client.call(f"/v2/{kind}/", method).json() == world
         single = client.call(f"/v2/{kind}/{world[-1]['identifier']}", method)
         assert single.json() == world[-1]
         assert single.headers["Content-Type"].startswith("application/json")
 
 
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [("GET", "/v2/nothing"), ("GET", "/"), ("PUT", "/v2/projects"), ("HEAD", "/v2/projects"), ("GET", "/v1/login")],
-)
-def test_unknown_paths_and_methods_are_404_without_a_token(client, method, path):
-    client.token = ""
-    answer = client.call(path, method)
-    assert answer.status_code == 404
-    assert answer.text == ("" if method == "HEAD" else '{"status":404,"message":"Not Found"}\n')
-
-
 def test_every_data_answer_has_a_request_id_and_the_cors_headers(client):
-    for path, status in (("/v2/projects", 200), ("/v2/projects/nowiki", 404), ("/nowhere", 404)):
+    for path, status in (("/v2/projects", 200), ("/v2/projects/xxwiki", 404), ("/nowhere", 404)):
         answers = [client.call(path) for _ in range(2)]
         assert {answer.status_code for answer in answers} == {status}
         assert len({answer.headers["X-Request-Id"] for answer in answers}) == 2
         assert {len(answer.headers["X-Request-Id"]) for answer in answers} == {36}
         assert {answer.headers["Access-Control-Allow-Origin"] for answer in answers} == {"*"}
     assert "X-Request-Id" not in client.auth("login", {}).headers
-    assert client.call("/v2/projects/nowiki").json()["message"].startswith("NoSuchKey: The specified key does not ")
+    assert client.call("/v2/projects/xxwiki").json()["message"].startswith("NoSuchKey: The specified key does not ")
 
 
 def test_open_routes(client):
@@ -46,19 +35,30 @@ def test_open_routes(client):
     assert client.call("/v2/projects", "OPTIONS").status_code == 404
     assert [client.call(path).status_code for path in ("/v1/status", "/v2/status", "/healthz")] == [200] * 3
     assert client.call("/v2/status").content == b""
+    # unknown paths and methods are not there, with or without a token
+    for method, path in (
+        ("GET", "/v2/nothing"),
+        ("GET", "/"),
+        ("PUT", "/v2/projects"),
+        ("HEAD", "/v2/projects"),
+        ("GET", "/v1/login"),
+    ):
+        answer = client.call(path, method)
+        assert answer.status_code == 404
+        assert answer.text == ("" if method == "HEAD" else '{"status":404,"message":"Not Found"}\n')
 
 
 class TestForms:
-    @pytest.mark.parametrize("accept", ["", "*/*", "application/*", "application/json", "text/html, */*;q=0.8"])
-    def test_json(self, client, accept):
-        answer = client.call("/v2/namespaces", headers={"Accept": accept})
-        assert answer.headers["Content-Type"] == "application/json; charset=utf-8"
-        assert len(answer.json()) == 3
+    def test_json(self, client):
+        for accept in ("", "*/*", "application/*", "application/json", "text/html, */*;q=0.8"):
+            answer = client.call("/v2/namespaces", headers={"Accept": accept})
+            assert (accept, answer.headers["Content-Type"]) == (accept, "application/json; charset=utf-8")
+            assert len(answer.json()) == 4
 
     def test_lines(self, client):
         answer = client.call("/v2/projects", headers={"Accept": "application/x-ndjson"})
         assert answer.headers["Content-Type"] == "application/x-ndjson; charset=utf-8"
-        assert [json.loads(line)["identifier"] for line in answer.text.splitlines()] == ["frwiki", "enwiki"]
+        assert [*map(json.loads, answer.text.splitlines())] == client.sandbox.world.projects()
         single = client.call("/v2/projects/enwiki", headers={"Accept": "application/x-ndjson"})
         assert single.text.endswith("}\n")
         none = {"filters": [{"field": "code", "value": "x"}]}
@@ -67,23 +67,23 @@ class TestForms:
         # anything else comes without brackets and without a type
         answer = client.call("/v2/projects", headers={"Accept": "text/html"})
         assert answer.headers["Content-Type"] == ""
-        assert answer.text.startswith('{"name":"Wikipédia"')
+        assert answer.text.startswith('{"name":"Википеди"')
 
 
 class TestGet:
     def test_fields_and_filters_are_repeated_and_bodies_and_limits_ignored(self, client):
         fields = client.call("/v2/codes?fields=name&fields=identifier").json()
-        assert fields == [{"identifier": "wiki", "name": "Wikipedia"}]
+        assert fields[0] == {"identifier": "wiki", "name": "Wikipedia"}
         assert client.call("/v2/codes/wiki?fields=name").json() == {"name": "Wikipedia"}
-        assert client.call("/v2/codes?fields=name,identifier").json() == [{}]  # one odd name
+        assert client.call("/v2/codes?fields=name,identifier").json() == [{}] * 8  # one odd name
         one = quote('{"field":"in_language.identifier","value":"en"}')
         other = quote('{"field":"code","value":"wiki"}')
         # as many filters as are allowed fit into the address
-        for query in (f"filters={one}&filters={other}", "&".join([f"filters={one}"] * 255)):
+        for query in (f"filters={one}&filters={other}", "&".join([f"filters={one}&filters={other}"] * 127)):
             found = client.call(f"/v2/projects?{query}").json()
             assert [record["identifier"] for record in found] == ["enwiki"]
         assert len(client.call("/v2/projects", json={"fields": ["name"]}).json()[0]) == 5
-        assert len(client.call("/v2/projects?limit=1").json()) == 2
+        assert len(client.call("/v2/projects?limit=1").json()) == len(client.sandbox.world.projects())
         # what a generated client writes otherwise is ignored, not refused
         plain = client.call("/v2/projects")
         for spelling in ("filters[identifier]=enwiki", "filters[0][field]=identifier", "fields[]=name"):
@@ -107,11 +107,15 @@ class TestGet:
 
 class TestPost:
     def test_json_and_forms(self, client):
-        body = {"fields": ["identifier"], "filters": [{"field": "in_language.identifier", "value": "fr"}], "limit": 1}
+        body = {
+            "fields": ["identifier"],
+            "filters": [{"field": "url", "value": "https://fr.wikipedia.org"}],
+            "limit": 1,
+        }
         assert client.call("/v2/projects", "POST", json=body).json() == [{"identifier": "frwiki"}]
         # the query is not read beside it; without a body, or with null in it, nothing in particular is asked for
         assert len(client.call("/v2/codes?fields=name", "POST", json={}).json()[0]) == 3
-        assert len(client.call("/v2/codes", "POST", json=None).json()) == 1
+        assert len(client.call("/v2/codes", "POST", json=None).json()) == 8
         for body in ("", "null", '{"fields":null,"filters":null,"limit":null}'):
             answer = client.call("/v2/codes", "POST", data=body, headers={"Content-Type": "application/json"})
             assert len(answer.json()[0]) == 3
@@ -120,7 +124,7 @@ class TestPost:
         answer = client.call("/v2/projects", "POST", data='{"fields":["name"]}')
         assert len(answer.json()[0]) == 5
         form = client.call("/v2/projects", "POST", data={"fields": "name"})
-        assert form.json()[0] == {"name": "Wikipédia"}
+        assert form.json()[0] == {"name": "Википеди"}
         for boundary, odd in (
             ("x", b""),
             ("x", b"--x\r\n\r\n--x--"),
@@ -162,10 +166,10 @@ class TestPost:
         assert answer.json()["message"].startswith(message)
 
 
-@pytest.mark.parametrize(("groups", "lists", "hours"), [([], 403, 403), (["group_1", "group_2"], 200, 200)])
-def test_the_highest_group_counts_and_without_one_an_account_may_nothing(client, groups, lists, hours):
-    client.sandbox.accounts.set_groups("sandbox", groups)
-    assert [client.call(path).status_code for path in ("/v2/projects", client.HOUR)] == [lists, hours]
+def test_the_highest_group_counts_and_without_one_an_account_may_nothing(client):
+    for groups, status in (([], 403), (["group_1", "group_2"], 200)):
+        client.sandbox.accounts.set_groups("sandbox", groups)
+        assert [client.call(path).status_code for path in ("/v2/projects", client.HOUR)] == [status, status]
 
 
 def test_a_defect_of_the_sandbox_is_a_500_and_in_the_log(client, monkeypatch, caplog):

@@ -1,34 +1,65 @@
-"""Sandboxes in processes of their own: started once, joined by all, ended when idle, replaced when killed."""
+"""Sandboxes in processes of their own: started once, joined by all, ended when idle, replaced when killed.
+
+Archives that are listed were made beforehand, by separate processes: counted in archives, not in seconds.
+"""
 
 import concurrent.futures
-import contextlib
 import os
 import re
 import signal
 import subprocess
 import sys
 import threading
-from datetime import UTC, datetime
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 import requests
 from filelock import FileLock
 
-from resources.sandbox import Endpoint, SandboxConflictError, SandboxStartError, Settings, attach, process, running
+from resources.sandbox import (
+    Endpoint,
+    SandboxConflictError,
+    SandboxStartError,
+    Settings,
+    attach,
+    preparation,
+    process,
+    running,
+)
 from resources.sandbox.__main__ import main
 from resources.sandbox.options import command_line
 from resources.sandbox.process import find
-from tests.unit.sandbox.conftest import BOUND_SECONDS, prepared_state, wait_until
+from resources.sandbox.store.archived_world import ArchivedWorld
+from tests.unit.sandbox.conftest import BOUND_SECONDS, NOW, Client, logged_in, prepared_state, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
+HOUR = timedelta(hours=1)
+NEWEST = datetime(2025, 3, 9, 6, tzinfo=UTC)
 
 
-def ended(pid):
-    """Return whether the process is gone; as its parent, this process must also collect it."""
-    with contextlib.suppress(ChildProcessError):
-        return os.waitpid(pid, os.WNOHANG)[0] == pid
-    return not Path(f"/proc/{pid}").exists()
+@pytest.fixture(autouse=True)
+def few_processes(monkeypatch):
+    """One process for what is asked for: each takes half a second of a processor to begin."""
+    monkeypatch.setattr(preparation, "_MOST_WORKERS", 1)
+
+
+def is_alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@contextmanager
+def serve(settings):
+    words = [sys.executable, "-m", "resources.sandbox", *command_line(settings)]
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()  # whatever failed: nothing is waited for that goes on
 
 
 @pytest.fixture
@@ -37,9 +68,9 @@ def state(tmp_path, signing_key):
     yield folder
     record = find(folder)
     if record is not None:
-        with contextlib.suppress(ProcessLookupError):
+        with suppress(ProcessLookupError):
             os.kill(record.pid, signal.SIGKILL)
-        wait_until(lambda: ended(record.pid))
+        wait_until(lambda: not is_alive(record.pid))
 
 
 def small(state, **options):
@@ -63,13 +94,13 @@ def test_attach_starts_joins_and_replaces(state):
         attach(small(state, seed=2))
 
     os.kill(first.pid, signal.SIGKILL)
-    wait_until(lambda: ended(first.pid))
+    wait_until(lambda: not is_alive(first.pid))
     second = attach(small(state), idle_seconds=2.0)
     assert second.pid != first.pid
     assert (second.username, second.password) == (first.username, first.password)
     assert login(second).status_code == 200
 
-    wait_until(lambda: ended(second.pid))
+    wait_until(lambda: not is_alive(second.pid))
     assert find(state) is None
     log = (state / "sandbox.log").read_text()
     assert f"curl -s {second.url}/v2/projects" in log
@@ -99,7 +130,7 @@ def test_a_sandbox_ends_soon_after_its_owner_and_holds_nothing_of_who_started_it
         os.close(writing)
         assert os.read(reading, 1) == b""  # the end of the pipe: the sandbox does not hold it open
     os.close(reading)
-    wait_until(lambda: ended(endpoint.pid))
+    wait_until(lambda: not is_alive(endpoint.pid))
     assert "owner.lock has ended." in (state / "sandbox.log").read_text()
 
 
@@ -123,10 +154,10 @@ def test_a_sandbox_in_this_process_is_joined_and_guards_its_folder(state):
 
 def one_project(state, **options):
     """Of which little is prepared."""
-    return small(state, projects=("enwiki",), namespaces=(0,), entities=0, **options)
+    return small(state, **{"projects": ("enwiki",), "namespaces": (0,), "entities": 0, **options})
 
 
-@contextlib.contextmanager
+@contextmanager
 def preparing(settings):
     """A sandbox in this process that stays in the middle of its preparation for as long as the block runs."""
     under_way, goes_on = threading.Event(), threading.Event()
@@ -197,12 +228,162 @@ def test_serve_in_this_process_until_it_is_told_to_stop(state, capsys):
 
 
 def test_serve_ends_quietly_on_a_signal(state):
-    command = [sys.executable, "-m", "resources.sandbox", *command_line(small(state))]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    wait_until(lambda: find(state) is not None)
-    url = find(state).url
-    process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=120)
+    with serve(small(state)) as process:
+        wait_until(lambda: find(state) is not None)
+        url = find(state).url
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=120)
     assert (process.returncode, err) == (0, "")
     assert f"The sandbox runs at {url}" in out
     assert "/enwiki_namespace_0/download" in out
+
+
+@contextmanager
+def prepared(settings, hours):
+    with running(settings.model_copy(update={"prepare": hours})) as sandbox, logged_in(sandbox) as client:
+        yield client
+
+
+def archives(client):
+    """All archives and when they were written."""
+    found = {}
+    # others are made meanwhile, under names that they do not keep
+    for folder, _, names in os.walk(client.sandbox.settings.state):
+        for path in (Path(folder, name) for name in names if name.endswith(".tar.gz")):
+            with suppress(FileNotFoundError):
+                found[path] = path.stat().st_mtime_ns
+    return found
+
+
+def workers(pid):
+    """The processes that make archives for a process, by number."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            ppid = int(status.read_text().rpartition(")")[2].split()[1])
+            words = status.with_name("cmdline").read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if ppid == pid and b"resources.sandbox.preparation" in words:
+            found.append(int(status.parent.name))
+    return found
+
+
+def listed(client, *paths):
+    answers = [client.call(path) for path in paths]
+    assert [answer.status_code for answer in answers] == [200] * len(paths)
+    return [answer.json() for answer in answers]
+
+
+LISTS = ("/v2/batches/2025-03-09/06", "/v2/snapshots", "/v2/snapshots/enwiki_namespace_0/chunks")
+
+
+def test_what_is_listed_was_made_by_processes_that_may_die_and_stays_for_the_next_start(state):
+    settings = one_project(state, now=NOW, prepare=1)
+    with prepared(settings, 1) as client:
+        before = archives(client)
+        hour, snapshots, chunks = listed(client, *LISTS)
+        assert before.items() <= archives(client).items()
+        assert {record["identifier"] for record in hour} == {record["identifier"] for record in snapshots}
+        found = {path.name.split(".")[1] for path in before}
+        assert {record["version"] for record in (*hour, *snapshots, *chunks)} <= found
+        # an hour that nobody prepared is made by the same processes, and by others when these have died
+        assert len(listed(client, "/v2/batches/2025-03-08/12")[0]) == 1
+        first = workers(os.getpid())
+        assert first
+        # nor was anything made in this process: it has not even got the words to write with
+        assert client.sandbox.world._wikis == {}
+        for pid in first:
+            os.kill(pid, signal.SIGKILL)
+        for number in (13, 14):
+            assert len(listed(client, f"/v2/batches/2025-03-08/{number}")[0]) == 1
+        assert not set(first) & set(workers(os.getpid()))
+    assert not workers(os.getpid())
+    told = []
+    with running(settings, progress=lambda *many: told.append(many)) as sandbox, logged_in(sandbox) as client:
+        assert not told
+        assert listed(client, LISTS[0]) == [hour]
+        assert before.items() <= archives(client).items()
+    # what a world makes by itself is the same, byte for byte
+    alone = ArchivedWorld(one_project(state / "alone", now=NOW))
+    assert [piece.record for piece in alone.batches(NEWEST)] == hour
+
+
+def test_once_it_is_ready_no_listing_makes_an_archive(state):
+    told = []
+    settings = one_project(state, now=NOW, projects=("enwiki", "frwiki"), entities=125, prepare=2)
+    with running(settings, progress=lambda *many: told.append(many)) as sandbox, requests.Session() as session:
+        before = archives(Client(sandbox, session))
+        for group in ("group_3", "group_1"):
+            sandbox.accounts.set_groups(sandbox.username, [group])
+            client = Client(sandbox, session)
+            client.login()
+            paths = ["/v2/snapshots", "/v2/snapshots/frwiki_namespace_0/chunks", "/v2/snapshots/wikidata"]
+            if group != "group_1":
+                paths += [f"/v2/batches/{area}2025-03-09/0{hour}" for hour in (6, 5) for area in ("", "wikidata/")]
+            found = listed(client, *paths)
+            assert all(len(records) in (1, 2) for records in found if "_chunk_" not in records[0]["identifier"])
+        assert archives(client) == before
+        assert sandbox.world._wikis == {}
+    # two hours of two projects and of Wikidata, and four snapshots for either kind of account
+    assert told == [(ready, 14) for ready in range(15)]
+
+
+def test_it_goes_on_with_what_comes_next_and_keeps_no_export_that_nobody_sees(state):
+    name = "enwiki_namespace_0"
+    with prepared(one_project(state, now=NOW), 2) as client:
+        world, exports, clock = client.sandbox.world, client.sandbox.exports, client.sandbox.clock
+        for back in range(2):
+            wait_until(lambda back=back: world.has_hour("enwiki", NEWEST - back * HOUR))
+        assert not world.has_hour("enwiki", NEWEST + HOUR)
+        first = exports.turn(name, free=False)
+        # an hour is made before it is published, a snapshot before its export ends
+        clock.set(NEWEST + 2 * HOUR)
+        wait_until(lambda: world.has_hour("enwiki", NEWEST + HOUR))
+        assert client.call("/v2/batches/2025-03-09/07").status_code == 404
+        clock.set(exports.upcoming(name).ended - timedelta(minutes=1))
+        coming = exports.upcoming(name)
+        wait_until(lambda: world.has_snapshot(name, coming.started))
+        # listing the one that stands leaves the one that comes
+        client.login()
+        listed(client, "/v2/snapshots")
+        assert world.has_snapshot(name, coming.started)
+        assert exports.turn(name, free=False) != coming
+        before = archives(client)
+        clock.set(coming.ended)
+        (record,) = listed(client, f"/v2/snapshots/{name}")
+        assert record["version"] in {path.name.split(".")[1] for path in before}
+        assert world._wikis == {}
+        for _ in range(2):
+            clock.set(exports.upcoming(name).ended + timedelta(hours=2))
+            client.login()
+            listed(client, f"/v2/snapshots/{name}")
+        assert world.has_snapshot(name, exports.turn(name, free=True).started)
+        assert not world.has_snapshot(name, first.started)
+        assert not world.has_hour("enwiki", NEWEST - 2 * HOUR)
+
+
+def is_exporting(state):
+    """Return whether a part of an export lies there; folders come and go meanwhile, which `os.walk` does not mind."""
+    return any(name.startswith("buffer_") for _, _, names in os.walk(state) for name in names)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGKILL, -9)])
+def test_ending_in_the_middle_of_it_leaves_no_process(state, number, code):
+    settings = one_project(state, now=NOW, articles=400_000, prepare=48)
+    with serve(settings) as process:
+        # in the middle of an export, which takes minutes
+        wait_until(lambda: is_exporting(settings.state))
+        started = workers(process.pid)
+        assert started
+        process.send_signal(number)
+        out, err = process.communicate(timeout=BOUND_SECONDS)
+    assert (process.returncode, out) == (code, "")
+    assert all(re.fullmatch(r"Prepared \d+ of \d+ archives\. .*", line) for line in err.splitlines())
+    wait_until(lambda: not any(map(is_alive, started)))
+    assert not list(settings.state.rglob("whole.*.tar.gz"))
+    # what was begun is taken away by the next start
+    begun = set(settings.state.glob("snapshots/*/*/*/*.part"))
+    assert begun
+    with running(settings, interrupted=lambda: True):
+        assert not begun & set(settings.state.glob("snapshots/*/*/*/*.part"))

@@ -9,7 +9,6 @@ import pytest
 
 from resources.sandbox import Settings
 from resources.sandbox.__main__ import main
-from resources.sandbox.clock import Clock
 from resources.sandbox.options import command_line, parse
 
 NOW = datetime(2025, 3, 9, 7, 30, tzinfo=UTC)
@@ -37,15 +36,13 @@ def test_the_identity_is_what_shapes_the_data(tmp_path, corpus):
     assert base.identity.startswith("sandbox-1-")
     with pytest.raises(ValueError, match="sead"):
         Settings(state=tmp_path, sead=3)
-
-
-def test_the_corpus_is_known_by_its_content(tmp_path, corpus):
+    # a corpus is known by its content
     first = Settings(state=tmp_path, corpus=corpus).corpus_digest
     copy = Path(shutil.copytree(corpus, tmp_path / "copy"))
     assert Settings(state=tmp_path, corpus=copy).corpus_digest == first
     (copy / "b.ndjson").write_text("{}\n")
     assert Settings(state=tmp_path, corpus=copy).corpus_digest != first
-    assert Settings(state=tmp_path).corpus_digest is None
+    assert base.corpus_digest is None
 
 
 def test_the_command_line_carries_all_settings(tmp_path, corpus):
@@ -112,19 +109,3 @@ def test_options_of_accounts_are_read(tmp_path):
     assert options.temporary == (("new", "group_1"),)
     assert options.quota == (("free", "snapshot", 2), ("ada@example.org", "chunk", 0))
     assert options.admit == (("::1/128", "group_1"), ("127.0.0.0/8", "group_3"))
-
-
-def test_a_clock_runs_stands_and_moves():
-    clock = Clock()
-    assert abs(clock.now() - datetime.now(UTC)) < timedelta(minutes=5)
-    clock.advance(timedelta(days=3))
-    assert timedelta(days=2) < clock.now() - datetime.now(UTC) < timedelta(days=4)
-    assert not clock.frozen
-    clock.set(NOW)
-    clock.advance(timedelta(hours=1))
-    assert clock.now() == NOW + timedelta(hours=1)
-    assert clock.frozen
-    with pytest.raises(ValueError, match="timezone-aware"):
-        clock.set(datetime(2025, 3, 9))  # noqa: DTZ001
-    clock.release()
-    assert abs(clock.now() - datetime.now(UTC)) < timedelta(minutes=5)

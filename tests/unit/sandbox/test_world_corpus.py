@@ -1,4 +1,4 @@
-"""A folder of real records behind the world's pages."""
+"""What a world is made of: a folder of real records behind its pages, and the reference lists."""
 
 import gzip
 import json
@@ -9,10 +9,12 @@ import pytest
 
 from resources.sandbox.settings import Settings
 from resources.sandbox.store.archived_world import ArchivedWorld
+from resources.sandbox.world.world import World
 
 HOUR = timedelta(hours=1)
 START = datetime(2026, 11, 19, 23, tzinfo=UTC)
-REAL = Path(__file__).resolve().parents[4] / "shared" / "data" / "real" / "enterprise" / "articles"
+REAL = Path(__file__).resolve().parents[4] / "shared" / "data" / "real" / "enterprise"
+beside = pytest.mark.skipif(not REAL.is_dir(), reason="the real records lie beside the project and are not here")
 
 
 def article(name, language, **more):
@@ -79,24 +81,68 @@ def test_archives_of_another_corpus_are_other_archives(folder, tmp_path):
     assert after.version != before.version
 
 
-@pytest.mark.parametrize(
-    ("lines", "told"),
-    [
+def test_a_corpus_without_a_body_or_of_no_json_is_refused(tmp_path):
+    (tmp_path / "corpus").mkdir()
+    for lines, message in (
         ('{"name": "x"}\n\n', "contains no article record with a body"),
         ('{"name": "x"}\n{"name": \n', r"some\.ndjson is neither JSON nor NDJSON"),
-    ],
-)
-def test_a_corpus_without_a_body_or_of_no_json_is_refused(tmp_path, lines, told):
-    (tmp_path / "corpus").mkdir()
-    (tmp_path / "corpus" / "some.ndjson").write_text(lines)
-    with pytest.raises(ValueError, match=told):
-        bodies(world_of(tmp_path / "corpus", tmp_path))
+    ):
+        (tmp_path / "corpus" / "some.ndjson").write_text(lines)
+        with pytest.raises(ValueError, match=message):
+            bodies(world_of(tmp_path / "corpus", tmp_path))
 
 
-@pytest.mark.skipif(not REAL.is_dir(), reason="the real records lie beside the project and are not here")
+@beside
 def test_real_records_make_a_world(tmp_path):
-    world = world_of(REAL, tmp_path)
+    world = world_of(REAL / "articles", tmp_path)
     event = next(e for e in world.events("frwiki", START, START + HOUR) if e.type == "update")
     record = world.record(event)
     assert len(record["article_body"]["html"]) > 20_000
     assert record["templates"]
+
+
+@pytest.fixture
+def world(tmp_path):
+    return World(Settings(state=tmp_path))
+
+
+def test_lists_have_the_services_shapes_and_hang_together(world):
+    assert [code["identifier"] for code in world.codes()] == [
+        "wiki", "wikibooks", "wikinews", "wikiquote", "wikisource", "wikivoyage", "wiktionary", "wikiversity",
+    ]  # fmt: skip
+    assert all(list(code) == ["identifier", "name", "description"] for code in world.codes())
+    assert all(list(lang) == ["identifier", "name", "alternate_name", "direction"] for lang in world.languages())
+    assert all(list(known) == ["name", "identifier", "url", "code", "in_language"] for known in world.projects())
+    assert [(n["identifier"], n["name"]) for n in world.namespaces()] == [
+        (0, "Article"), (6, "File"), (10, "Template"), (14, "Category"),
+    ]  # fmt: skip
+    for listed in (world.codes(), world.languages(), world.projects(), world.namespaces()):
+        assert len({record["identifier"] for record in listed}) == len(listed)
+        assert all(value not in ("", None) for record in listed for value in record.values())
+    languages = {language["identifier"] for language in world.languages()}
+    codes = {code["identifier"] for code in world.codes()}
+    projects = world.projects()
+    assert (len(projects), len(languages)) == (892, 339)
+    assert len([known for known in projects if known["code"] == "wiki"]) == 334
+    assert {"enwiki", "frwiki", "simplewiki"} <= {known["identifier"] for known in projects}
+    assert languages - {known["in_language"]["identifier"] for known in projects} == {"mo", "be-tarask"}
+    assert {known["in_language"]["identifier"] for known in projects} < languages
+    assert {known["code"] for known in projects} == codes
+    assert {language["direction"] for language in world.languages()} == {"ltr", "rtl"}
+
+
+@beside
+@pytest.mark.parametrize("kind", ["projects", "languages"])
+def test_lists_are_those_that_were_recorded_and_fresh_copies(world, kind):
+    recorded = json.loads((REAL / "metadata" / f"{kind}.json").read_text())
+    for _ in range(2):
+        listed = getattr(world, kind)()
+        assert listed == recorded
+        listed[0]["name"] = "changed"
+
+
+def test_sister_projects_have_articles_too(tmp_path):
+    world = World(Settings(state=tmp_path, projects=("frwiktionary",), changes_per_hour=20))
+    record = next(iter(world.truth("frwiktionary", 0, START)))
+    assert record["url"].startswith("https://fr.wiktionary.org/wiki/")
+    assert "scores" not in record["version"]

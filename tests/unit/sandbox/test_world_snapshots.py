@@ -87,29 +87,13 @@ class TestContent:
             assert record["namespace"] == {"identifier": 0}
             assert record["article_body"]["html"]
 
+        with pytest.raises(ValueError, match="no snapshot 'dewiki_namespace_0'; the snapshots are frwiki_namespace_0"):
+            world.snapshot("dewiki_namespace_0", START)
         events = [entry.event for entry in world.snapshot_entries(ARTICLES, START)]
         # there is no order
         for key in (lambda e: e.published, lambda e: e.title, lambda e: e.state.identifier):
             falls = sum(key(one) > key(other) for one, other in pairwise(events))
             assert 0.2 * len(events) < falls < 0.8 * len(events)
-
-    def test_another_moment_and_another_serial_are_other_versions(self, world):
-        one, again, later = (
-            world.snapshot(ARTICLES, START),
-            world.snapshot(ARTICLES, START, serial=1),
-            world.snapshot(ARTICLES, START + 24 * HOUR),
-        )
-        assert len({one.version, again.version, later.version}) == 3
-        assert set(lines_of(one.path)) != set(lines_of(later.path))
-        entries = [set(world.snapshot_entries(ARTICLES, START, serial)) for serial in (0, 1)]
-        live = [{entry for entry in some if entry.standing == Standing.LIVE} for some in entries]
-        assert live[0] == live[1]
-        assert one.record["date_modified"] < again.record["date_modified"]
-        versions = [{chunk.record["identifier"]: chunk.version for chunk in s.chunks} for s in (one, again)]
-        assert all(versions[0][name] != versions[1][name] for name in versions[0].keys() & versions[1].keys())
-
-        with pytest.raises(ValueError, match="no snapshot 'dewiki_namespace_0'; the snapshots are frwiki_namespace_0"):
-            world.snapshot("dewiki_namespace_0", START)
 
 
 class TestForm:
@@ -165,17 +149,6 @@ class TestForm:
             assert len(holding.chunks) == len(members_of(holding.whole.path))
         assert store.holding(Export("x_namespace_0", 9), lambda: ()) is None
         assert store.holding(Export("x_namespace_0", 9), lambda: [b"not asked again"]) is None
-
-
-def test_what_was_removed_is_made_again(tmp_path):
-    world = ArchivedWorld(settings_in(tmp_path, changes_per_hour=20))
-    snapshot = world.snapshot(ARTICLES, START)
-    content, chunk = snapshot.path.read_bytes(), snapshot.chunks[0].path.read_bytes()
-    world.snapshot(ARTICLES, START + 24 * HOUR)
-    world.keep_snapshots(ARTICLES, [(START + 24 * HOUR, 0)])
-    assert len(list(tmp_path.rglob("whole.*"))) == 1
-    assert world.snapshot(ARTICLES, START) == snapshot
-    assert (snapshot.path.read_bytes(), snapshot.chunks[0].path.read_bytes()) == (content, chunk)
 
 
 MEASURE = """
@@ -241,27 +214,3 @@ class TestPopulation:
         )
         pages = sum(1 for _ in ArchivedWorld(Settings(state=tmp_path)).pages_at("enwiki", 0, START))
         assert 4_000 < pages < 6_000
-
-    def test_still_pages_are_told_once_in_their_cycle_and_hours_touch_some(self, tmp_path):
-        world = ArchivedWorld(settings_in(tmp_path, changes_per_hour=20, articles=1_500))
-
-        def pages(moment):
-            return {
-                event.state.identifier: (event.state.revision[:2], event.title)
-                for event in world.pages_at("frwiki", 0, moment)
-            }
-
-        before, after = pages(START), pages(START + 3 * HOUR)
-        assert 1_450 < len(before) < 1_550
-        events = list(world.events("frwiki", START, START + 3 * HOUR))
-        updated = {event.state.identifier for event in events if event.type == "update"}
-        assert updated & before.keys()
-        assert updated - before.keys()
-        touched = {event.state.identifier for event in events}
-        assert {i: page for i, page in after.items() if i not in touched} == {
-            i: page for i, page in before.items() if i not in touched
-        }
-        revisions = [revision for (revision, _), _ in after.values()]
-        assert len(set(revisions)) == len(revisions)
-        assert 0 < min(revisions) < max(revisions) < 2**31
-        assert len({title for _, title in after.values()}) == len(after)

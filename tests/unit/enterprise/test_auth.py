@@ -47,6 +47,7 @@ def test_the_store_is_readable_by_its_owner_only_and_holds_no_password(client, t
     assert sorted(p.name for p in path.parent.iterdir()) == ["tokens.json", "tokens.json.lock"]
     assert {stat.S_IMODE(p.stat().st_mode) for p in path.parent.iterdir()} == {0o600}
     assert PASSWORD not in path.read_text()
+    assert "SECRET" not in repr(client.account._store.read())
     # a store that others could read is closed with the next write
     path.chmod(0o644)
     client.account.refresh()

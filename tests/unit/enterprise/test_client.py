@@ -6,8 +6,7 @@ import socket
 
 import pytest
 
-from resources import files
-from resources.enterprise import RetryPolicy, Sidecar, errors, is_landed, models
+from resources.enterprise import RetryPolicy, errors, models
 from tests.unit.enterprise.conftest import HOUR, QUICK
 from tests.unit.enterprise.loopback import Reply, error_reply, html_reply, json_reply
 
@@ -26,23 +25,6 @@ def test_a_list_keeps_the_bytes_of_the_answer(client, fake):
     for request in fake.api.seen("/v2/codes"):
         assert request.headers["accept"] == "application/json"
         assert "cookie" not in request.headers
-
-
-def test_a_list_is_landed_whole_with_a_sidecar(client, fake, tmp_path, hour, content):
-    fake.add("enwiki_namespace_0", content)
-    target = tmp_path / "archive" / "batches.json"
-    listing = client.hours.listing(hour)
-    sidecar = client.lists.land(listing, target)
-    assert target.read_bytes() == listing.raw
-    assert sidecar == Sidecar.read(target)
-    assert (sidecar.identifier, sidecar.url_path) == ("batches/2026-11-01/05", LIST)
-    assert is_landed(target, sidecar.version)
-    assert not is_landed(target, "0" * 32)
-    assert files.md5_of(target) == sidecar.version
-    target.write_bytes(listing.raw[::-1])
-    assert is_landed(target, sidecar.version)  # by size
-    target.unlink()
-    assert not is_landed(target, sidecar.version)
 
 
 def test_the_hour_is_written_in_utc_and_what_is_none_is_not_sent(client, fake):
@@ -68,7 +50,11 @@ def test_a_batch_that_is_not_in_its_hour_is_not_found(client, fake, hour, conten
         client.hours.record(hour + dt.timedelta(hours=1), "enwiki_namespace_0")
 
 
-# --- refusals -------------------------------------------------------------------------------------------------------
+def sent(data):
+    return Reply(raw=lambda connection: connection.sendall(data))
+
+
+MANY_HEADERS = b"".join(b"X-%d: x\r\n" % number for number in range(200))
 
 
 @pytest.mark.parametrize(
@@ -100,6 +86,9 @@ def test_a_batch_that_is_not_in_its_hour_is_not_found(client, fake, hour, conten
             errors.ServiceUnavailable,
             "compressed response is corrupt",
         ),
+        (sent(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"), errors.ServiceUnavailable, "cut off"),
+        (sent(b"HTTP/1.1 200 OK\r\n" + MANY_HEADERS + b"\r\n"), errors.ServiceUnavailable, "not valid HTTP"),
+        (sent(b"SSH-2.0-x\r\n"), errors.ServiceUnavailable, "not valid HTTP"),
         (Reply(302, b"", {"Location": "/elsewhere"}), errors.ServiceUnavailable, "empty body"),
         (Reply(418, b"{}"), errors.UnexpectedAnswer, "not documented"),
     ],
@@ -194,15 +183,6 @@ def test_a_rate_limit_is_waited_out_unless_it_has_no_end(client, fake, user):
     assert len(fake.api.seen(LIST)) == 3 + 1 + QUICK.retries
 
 
-@pytest.mark.parametrize(("product", "path"), [("batch", LIST), ("batch", "/v2/codes")])
-def test_a_spent_quota_is_permanent_and_not_asked_again(client, fake, hour, product, path):
-    fake.user |= {f"{product}_requests_count": 15, f"{product}_limit": 15}
-    fake.script(path, *[error_reply(429, "Too Many Requests")] * 9)
-    with pytest.raises(errors.QuotaExceeded, match=f"used 15 of its 15 {product} units"):
-        client.hours.listing(hour) if path == LIST else client.lists.reference("codes")
-    assert len(fake.api.seen(path)) == 1
-
-
 def test_retry_after_is_obeyed_within_bounds():
     retry = RetryPolicy(first_wait=1.0, longest_wait=4.0)
     assert retry.wait(1, asked=3.0) == 3.0
@@ -210,16 +190,6 @@ def test_retry_after_is_obeyed_within_bounds():
     assert retry.wait(1, asked=-1) == 0.0
     assert all(0.5 <= retry.wait(1) <= 1.0 for _ in range(50))
     assert all(2.0 <= retry.wait(9) <= 4.0 for _ in range(50))
-
-
-def test_the_account_tells_groups_and_counters(client, fake):
-    fake.user |= {"snapshot_requests_count": 3, "snapshot_limit": 30, "chunk_limit": 1500, "apis": [{"path": "/v2/x"}]}
-    user = client.account.user()
-    assert user.groups == ("group_3",)
-    assert {name: (q.used, q.limit, q.left) for name, q in user.quotas.items()} == {
-        "snapshot": (3, 30, 27),
-        "chunk": (0, 1500, 1500),
-    }
 
 
 def test_every_error_says_whether_it_can_be_retried():

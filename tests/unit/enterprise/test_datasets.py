@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from resources import files
 from resources.datasets import ARTICLE_CHANGES, LISTS, SNAPSHOT_ARTICLES
-from resources.enterprise import FetchOptions, check_together, errors, read_listing, read_set
+from resources.enterprise import FetchOptions, Sidecar, check_together, errors, is_landed, read_listing, read_set
 from tests.unit.enterprise.loopback import error_reply, json_reply
 
 LICENCES = replace(LISTS[0], endpoint="licences")
@@ -78,7 +79,12 @@ def test_an_archived_list_is_read_as_it_was_landed(client, fake, hour, tmp_path)
     fake.add(NAME, b"content")
     target = tmp_path / "batches.json"
     listing = client.hours.listing(hour)
-    client.lists.land(listing, target)
+    sidecar = client.lists.land(listing, target)
+    assert (target.read_bytes(), sidecar) == (listing.raw, Sidecar.read(target))
+    assert (sidecar.identifier, sidecar.url_path) == ("batches/2026-11-01/05", "/v2/batches/2026-11-01/05")
+    assert is_landed(target, sidecar.version)
+    assert not is_landed(target, "0" * 32)
+    assert files.md5_of(target) == sidecar.version
     found = read_listing(target)
     assert (found.raw, found.records) == (listing.raw, listing.records)
     assert (found.url_path, found.fetched_at) == (listing.url_path, listing.fetched_at)

@@ -42,8 +42,10 @@ def ranges_asked(fake):
 
 
 def test_a_small_file_is_one_request_to_the_service_and_one_to_the_store(
-    client, fake, batch, target, hour, content, clock
+    client, fake, batch, target, hour, content, clock, monkeypatch, tmp_path
 ):
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login someone password FromNetrc99\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     seen = []
     done = client.hours.download(hour, batch, target, seen.append)
     assert target.read_bytes() == content
@@ -56,15 +58,7 @@ def test_a_small_file_is_one_request_to_the_service_and_one_to_the_store(
     sidecar = Sidecar.read(target)
     assert sidecar == Sidecar(NAME, batch.version, len(content), PATH + "/download", clock.now)
     assert "Signature" not in Sidecar.path(target).read_text()
-
-
-def test_the_token_goes_to_the_service_and_never_to_the_object_store(
-    client, fake, batch, target, hour, monkeypatch, tmp_path
-):
-    netrc = tmp_path / "netrc"
-    netrc.write_text("machine 127.0.0.1 login someone password FromNetrc99\n")
-    monkeypatch.setenv("NETRC", str(netrc))
-    client.hours.download(hour, batch, target)
+    # the token goes to the service alone
     assert all("authorization" not in r.headers for r in fake.store.requests)
     assert fake.api.seen(PATH + "/download")[0].headers["authorization"].startswith("Bearer eyJACCESS")
 
@@ -190,37 +184,20 @@ def test_a_part_of_other_bytes_is_fetched_whole_and_once(client, fake, hour, bat
     assert (done.resumed_bytes, target.read_bytes()) == (0, content)
 
 
-def test_a_file_replaced_meanwhile_is_taken_under_its_new_version(client, fake, batch, target, hour, content):
+@pytest.mark.parametrize("cut", [None, 1000])
+def test_a_file_replaced_before_or_between_ranges_is_taken_under_its_new_version(
+    client, fake, batch, target, hour, content, cut
+):
     new = content[::-1]
-    fake.add(NAME, new)
+    fake.cut(cut, then=lambda: fake.add(NAME, new))
+    if cut is None:
+        fake.add(NAME, new)
     done = client.hours.download(hour, batch, target)
     assert done.version == files.md5_of(done.path) != batch.version
     assert done.path.name == f"{NAME}.{done.version[:8]}.tar.gz"
     assert done.path.read_bytes() == new
-    assert resolves(fake) == 1  # the bytes fetched first were those of the new record
+    assert cut or resolves(fake) == 1  # the bytes fetched first were those of the new record
     only_landed(done.path)
-
-
-def test_a_file_replaced_between_two_ranges_is_begun_anew(client, fake, batch, target, hour, content):
-    new = content[::-1]
-    fake.cut(1000, then=lambda: fake.add(NAME, new))
-    done = client.hours.download(hour, batch, target)
-    assert done.path.read_bytes() == new
-    assert done.version != batch.version
-    only_landed(done.path)
-
-
-def test_a_record_that_is_gone_when_read_again_leaves_nothing(client, fake, batch, target, hour, clock):
-    def expired(_):
-        clock.advance(days=3)
-        fake.records.clear()
-        return Reply(200, b"wrong")
-
-    fake.script("/objects/*", expired)
-    fake.script("/v2/batches/2026-11-01/05", Reply(404, b'{"status":404,"message":"NoSuchKey"}'))
-    with pytest.raises(errors.RetentionPassed):
-        client.hours.download(hour, batch, target)
-    assert names(target) == []
 
 
 def test_an_object_that_is_not_there_is_not_found(client, fake, batch, target, hour, clock):
@@ -230,6 +207,14 @@ def test_an_object_that_is_not_there_is_not_found(client, fake, batch, target, h
     assert not isinstance(caught.value, errors.RetentionPassed)
     clock.advance(days=2)
     with pytest.raises(errors.RetentionPassed, match="two days"):
+        client.hours.download(hour, batch, target)
+    assert names(target) == []
+
+    # nor is its record, when it is read again after wrong bytes
+    fake.records.clear()
+    fake.script("/objects/*", Reply(200, b"wrong"))
+    fake.script("/v2/batches/2026-11-01/05", Reply(404, b'{"status":404,"message":"NoSuchKey"}'))
+    with pytest.raises(errors.RetentionPassed):
         client.hours.download(hour, batch, target)
     assert names(target) == []
 

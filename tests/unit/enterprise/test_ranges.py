@@ -90,15 +90,6 @@ def test_a_store_that_ignores_ranges_sends_the_complete_object(split, fake, batc
     only_landed(target)
 
 
-def test_nothing_stays_of_a_longer_file_that_an_earlier_run_left(split, fake, batch, target, hour, content):
-    lay(target, **{"": content + b"?"})
-    fake.ranges = False
-    done = split.hours.download(hour, batch, target)
-    assert target.read_bytes() == content
-    assert done.unit_count == 1  # the first bytes were right
-    only_landed(target)
-
-
 def test_a_url_that_several_ranges_find_refused_is_requested_once(split, fake, batch, target, hour, content):
     together = threading.Barrier(3, timeout=120)
 

@@ -119,20 +119,6 @@ def test_no_secret_in_any_log_or_exception(failure, make_client, fake, hour, con
     assert fake.api.requests or failure == "no connection"
 
 
-def test_a_working_download_logs_no_signed_address(client, fake, hour, content, tmp_path, caplog):
-    caplog.set_level(logging.DEBUG)
-    record = models.Batch.model_validate(fake.add(NAME, content))
-    client.hours.download(hour, record, tmp_path / "x.tar.gz")
-    assert f"/objects/{NAME}?[hidden]" in caplog.text
-    assert SECRET.search(caplog.text) is None
-    tokens = client.account._store.read()
-    assert tokens.access_token.startswith("eyJ")
-    assert SECRET.search(repr(tokens)) is None
-    for path in tmp_path.rglob("*"):
-        if path.is_file() and path.name != "tokens.json" and path.suffix == ".json":
-            assert SECRET.search(path.read_text()) is None
-
-
 def test_redaction_leaves_ordinary_words_alone():
     redactor = Redactor()
     redactor.learn("abc", None, "hunter-2-secret")

@@ -132,17 +132,6 @@ def test_an_unfinished_file_is_gone_on_with_for_another_unit(offer):
     assert "2.0 GB already exist as one file" in plan.reason
 
 
-def test_nothing_is_begun_that_the_quota_cannot_finish(offer):
-    plan = offer.plan(snapshots=0, chunks=20)
-    assert plan.fits_quota
-    check_together((plan,))
-    plan = offer.plan(snapshots=0, chunks=19)
-    assert not plan.fits_quota
-    with pytest.raises(errors.QuotaExceeded, match=r"20 chunk units.* has 19 left.*Nothing was fetched"):
-        check_together((plan,))
-    check_together((offer.plan(snapshots=0, chunks=19, beyond_quota=True),))
-
-
 def test_nothing_is_begun_that_takes_more_units_than_were_allowed(offer):
     check_together((offer.plan(form="chunks", chunks=100, most_units=20),))
     dear = offer.plan(form="chunks", chunks=100, most_units=19, beyond_quota=True)

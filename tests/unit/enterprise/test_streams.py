@@ -260,7 +260,8 @@ class TestAnswersAndRefusals:
         [
             (429, "120", 120), (503, "7.5", 7.5), (503, "Sun, 01 Nov 2026 06:12:00 GMT", 120),
             (429, "999999999", 300), (503, "Fri, 31 Dec 9999 23:59:59 GMT", 300), (429, "-5", 0), (429, "1e400", 0),
-            (503, "Sun, 01 Nov 2020 06:12:00 GMT", 0), (503, "soon", 0),
+            (503, "Sun, 01 Nov 2020 06:12:00 GMT", 0), (503, "soon", 0), (429, "nan", 0),
+            (503, "Fri, 31 Dec 99999 00:00:00 GMT", 0), (429, "Mon, 01 Jan 0001 00:00:00 +1400", 0),
         ],
     )  # fmt: skip
     def test_a_refusal_says_when_to_come_again(self, fake, client, monkeypatch, status, asked, seconds):

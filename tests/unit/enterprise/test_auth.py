@@ -41,7 +41,8 @@ def test_nothing_is_sent_or_written_before_a_method_is_called_and_one_login_is_e
     assert request.headers["content-type"] == "application/json"
 
 
-def test_the_store_is_readable_by_its_owner_only_and_holds_no_password(client, tmp_path):
+def test_the_store_is_readable_by_its_owner_only_holds_no_password_and_is_of_one_account(make_client, tmp_path):
+    client = make_client()
     client.account.login()
     path = tmp_path / "state" / "tokens.json"
     assert sorted(p.name for p in path.parent.iterdir()) == ["tokens.json", "tokens.json.lock"]
@@ -52,6 +53,10 @@ def test_the_store_is_readable_by_its_owner_only_and_holds_no_password(client, t
     path.chmod(0o644)
     client.account.refresh()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    other = make_client(username="another", password="x-Password-9")
+    assert not other.account.status().logged_in
+    assert not make_client(auth_url="http://127.0.0.1:9").account.status().logged_in
+    assert client.account.status().logged_in
 
 
 def test_the_token_is_refreshed_with_margin_and_not_before(client, fake, clock):
@@ -76,27 +81,21 @@ def test_the_token_is_refreshed_with_margin_and_not_before(client, fake, clock):
         assert refreshes(fake) == count
 
 
-def test_the_ninety_first_refresh_is_a_login_without_asking(client, fake, tmp_path):
-    client.account.login()
-    path = tmp_path / "state" / "tokens.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"refresh_count": 89}))
-    client.account.refresh()
-    assert client.account.status().refreshes_left == 0
-    client.account.refresh()
-    assert (logins(fake), refreshes(fake)) == (2, 1)
-    assert client.account.status().refreshes_left == 90
-
-
-@pytest.mark.parametrize(("end", "asked"), [("used up by others", 1), ("expired", 0), ("revoked", 1)])
-def test_a_refresh_token_that_has_ended_leads_to_a_login_without_back_off(client, fake, clock, end, asked):
+@pytest.mark.parametrize(("end", "asked"), [("used up by others", 1), ("expired", 0), ("revoked", 1), ("used up", 1)])
+def test_a_refresh_token_that_has_ended_leads_to_a_login_without_back_off(client, fake, clock, tmp_path, end, asked):
     fake.uses_allowed = 0 if end == "used up by others" else 90
     client.account.login()
+    if end == "used up":  # the ninety-first refresh is a login without asking
+        path = tmp_path / "state" / "tokens.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"refresh_count": 89}))
+        client.account.refresh()
+        assert client.account.status().refreshes_left == 0
     clock.advance(days=90 if end == "expired" else 1)
     if end == "revoked":
         fake.revoke()
     client.lists.reference("codes")
     assert (logins(fake), refreshes(fake)) == (2, asked)
-    assert client.account.status().refreshes_used == 0
+    assert (client.account.status().refreshes_used, client.account.status().refreshes_left) == (0, 90)
 
 
 def test_while_the_old_token_is_valid_a_refresh_that_fails_harms_nobody(client, fake, clock):
@@ -125,7 +124,7 @@ def test_clients_that_share_a_store_log_in_once_and_answer_one_revocation_once(m
         assert (logins(fake), refreshes(fake)) == counts
 
 
-def test_what_is_missing_is_named_with_the_command_or_the_setting(make_client, fake, clock):
+def test_what_is_missing_or_wrong_is_named_with_the_command_or_the_setting(make_client, fake, clock):
     with pytest.raises(errors.TokenSpent, match=r"No token is stored.*wme auth login"):
         make_client(password=None).lists.reference("codes")
     with pytest.raises(errors.AuthenticationError, match="WME_PASSWORD"):
@@ -144,6 +143,14 @@ def test_what_is_missing_is_named_with_the_command_or_the_setting(make_client, f
     with pytest.raises(errors.TokenSpent, match=r"used up or expired.* no password .*wme auth login"):
         client.lists.reference("codes")
 
+    # a wrong password is permanent
+    client, before = make_client(password="Wrong-Password-7"), logins(fake)
+    with pytest.raises(errors.AuthenticationError, match=r"Incorrect username or password.*WME_PASSWORD"):
+        client.lists.reference("codes")
+    assert logins(fake) == before + 1
+    with pytest.raises(errors.AuthenticationError, match="User not found"):
+        make_client(username="nobody").account.forgot_password()
+
 
 def test_an_anonymous_client_sends_no_token_and_says_so_when_refused(make_client, fake):
     client = make_client(anonymous=True, username=None, password=None)
@@ -157,15 +164,6 @@ def test_an_anonymous_client_sends_no_token_and_says_so_when_refused(make_client
     with pytest.raises(errors.RateLimited):
         client.lists.reference("codes")
     assert fake.api.seen("/v1/*") == []
-
-
-def test_a_wrong_password_is_permanent_and_says_what_to_check(make_client, fake):
-    client = make_client(password="Wrong-Password-7")
-    with pytest.raises(errors.AuthenticationError, match=r"Incorrect username or password.*WME_PASSWORD"):
-        client.lists.reference("codes")
-    assert logins(fake) == 1
-    with pytest.raises(errors.AuthenticationError, match="User not found"):
-        make_client(username="nobody").account.forgot_password()
 
 
 # --- challenges and passwords ---------------------------------------------------------------------------------------
@@ -262,14 +260,6 @@ def test_an_answer_without_a_life_counts_as_a_day(client, fake, clock):
 
 
 # --- the store ------------------------------------------------------------------------------------------------------
-
-
-def test_tokens_of_another_account_or_host_are_not_used(make_client, fake, tmp_path):
-    make_client().account.login()
-    other = make_client(username="another", password="x-Password-9")
-    assert not other.account.status().logged_in
-    assert not make_client(auth_url="http://127.0.0.1:9").account.status().logged_in
-    assert make_client().account.status().logged_in
 
 
 def test_a_store_that_cannot_be_used_or_is_locked_is_said_and_a_full_disk_keeps_the_tokens(

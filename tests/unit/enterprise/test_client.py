@@ -1,12 +1,17 @@
 """Lists and refusals: what the service's answers mean, each a different sentence."""
 
 import datetime as dt
+import itertools
 import re
 import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import Mock
 
 import pytest
 
 from resources.enterprise import RetryPolicy, errors, models
+from resources.enterprise.data_api import Pace
 from tests.unit.enterprise.conftest import HOUR, QUICK
 from tests.unit.enterprise.loopback import Reply, error_reply, html_reply, json_reply
 
@@ -125,7 +130,7 @@ def test_what_heals_is_asked_again_at_every_host_as_often_as_patience_says(clien
     assert len(fake.api.seen(path)) == before + 4 + 1 + QUICK.retries
 
 
-def test_no_connection_says_which_host_and_is_one_line_in_the_log(make_client, caplog):
+def test_no_connection_says_which_host_and_is_one_line_in_the_log(make_client, fake, caplog):
     caplog.set_level("INFO")
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))  # bound and not listening: refused
@@ -134,21 +139,13 @@ def test_no_connection_says_which_host_and_is_one_line_in_the_log(make_client, c
             make_client(auth_url=url, base_url=url).lists.reference("codes")
     [line] = caplog.messages
     assert "/v1/login): the connection was refused (127.0.0.1). Retrying up to 3 times." in line
-
-
-@pytest.mark.parametrize(
-    ("host", "words"), [("no-such-host.invalid", r"cannot be resolved \(no-such-host.invalid\)"), (None, "TLS")]
-)
-def test_a_host_without_a_name_or_tls_is_said(make_client, fake, host, words):
-    url = f"https://{host}" if host else fake.url.replace("http:", "https:")
-    with pytest.raises(errors.UnreachableError, match=words):
-        make_client(auth_url=url, retry=RetryPolicy(retries=0)).account.login()
-
-
-def test_a_service_that_does_not_answer_in_time_is_said(make_client):
+    once, tls = RetryPolicy(retries=0, read_timeout=0.05), fake.url.replace("http:", "https:")
+    hosts = {"https://no-such-host.invalid": r"cannot be resolved \(no-such-host.invalid\)", tls: "TLS"}
+    for url, words in hosts.items():
+        with pytest.raises(errors.UnreachableError, match=words):
+            make_client(auth_url=url, retry=RetryPolicy(retries=0)).account.login()
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        client = make_client(auth_url=url, retry=RetryPolicy(retries=0, read_timeout=0.05))
+        client = make_client(auth_url=f"http://127.0.0.1:{silent.getsockname()[1]}", retry=once)
         with pytest.raises(errors.ServiceUnavailable, match="no response in time"):
             client.account.login()
 
@@ -162,9 +159,6 @@ def test_a_token_that_is_refused_by_a_bare_text_is_renewed(client, fake):
         client.lists.reference("codes")
     # a token that is refused again is an error and no loop
     assert len(fake.api.seen("/v2/codes")) == 4
-
-
-# --- 429 ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("user", [{}, {"batch_requests_count": 14, "batch_limit": 15}, None], ids=str)
@@ -202,3 +196,52 @@ def test_every_error_says_whether_it_can_be_retried():
         "UnreachableError",
     }
     assert len(kinds) == 21
+
+
+def gaps(pace, count=5):
+    turns = sorted(pace.turn() for _ in range(count))
+    return [after - before for before, after in itertools.pairwise(turns)]
+
+
+def test_a_known_rate_is_kept_by_all_threads_together_and_without_one_nobody_waits(monkeypatch):
+    pace, turns, together = Pace(1000.0), [], threading.Barrier(4)
+
+    def work(_):
+        together.wait()
+        return [pace.turn() for _ in range(20)]
+
+    with ThreadPoolExecutor(4) as pool:
+        turns = sorted(itertools.chain(*pool.map(work, range(4))))
+    assert all(after - before >= 0.001 for before, after in itertools.pairwise(turns))
+    monkeypatch.setattr("resources.enterprise.data_api.time.sleep", Mock(side_effect=AssertionError))
+    assert len(gaps(Pace(None), 1000)) == 999
+
+
+def test_a_refusal_slows_once_for_all_that_were_under_way_and_answers_speed_up_again():
+    pace = Pace(None)
+    early = [pace.turn() for _ in range(8)]
+    for began in early:
+        pace.refused(began)
+    assert pace._rate == 40
+    pace.refused(pace.turn())
+    assert pace._rate == 20
+    for _ in range(40):
+        pace.admitted()
+    assert pace._rate == 60
+    for _ in range(400):
+        pace.admitted()
+    assert min(gaps(pace)) >= 0
+    assert pace._rate == float("inf")
+
+
+def test_however_often_it_is_refused_a_request_a_second_goes_out_and_a_known_rate_is_never_exceeded():
+    pace = Pace(None)
+    for moment in range(50):
+        pace.refused(float("inf") if moment else 0.0)
+    assert pace._rate == 1.0
+    slow = Pace(0.5)
+    slow.refused(float("inf"))
+    assert slow._rate < 0.5
+    for _ in range(10):
+        slow.admitted()
+    assert slow._rate < 0.5

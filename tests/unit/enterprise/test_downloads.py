@@ -287,7 +287,12 @@ def test_a_relative_redirect_is_followed_without_the_token(client, fake, batch, 
     assert "authorization" not in fake.api.seen("/objects/here")[0].headers
 
 
-def test_too_little_room_is_said_before_the_first_byte(client, fake, batch, target, hour, monkeypatch):
+def test_a_folder_that_cannot_be_written_or_has_too_little_room_is_said(
+    client, fake, batch, target, hour, tmp_path, monkeypatch
+):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(errors.StateError, match="cannot be written"):
+        client.hours.download(hour, batch, tmp_path / "file" / "x.tar.gz")
     usage = shutil.disk_usage(target.parent.parent.parent)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1000))
     with pytest.raises(
@@ -295,12 +300,6 @@ def test_too_little_room_is_said_before_the_first_byte(client, fake, batch, targ
     ):
         client.hours.download(hour, batch, target)
     assert names(target) == []
-
-
-def test_a_folder_that_cannot_be_written_is_said(client, batch, hour, tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(errors.StateError, match="cannot be written"):
-        client.hours.download(hour, batch, tmp_path / "file" / "x.tar.gz")
 
 
 def test_threads_that_want_the_same_file_fetch_it_once(client, fake, batch, target, hour, content):

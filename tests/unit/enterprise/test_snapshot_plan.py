@@ -107,7 +107,7 @@ def test_the_form_follows_from_quota_and_machine(count, size, snapshots, chunks,
     assert plan.sentence.endswith(".")
 
 
-def test_a_dry_run_tells_units_and_bytes(offer):
+def test_a_dry_run_tells_units_and_bytes_that_are_missing(offer):
     plan = offer.plan(snapshots=30, chunks=1480, landed=offer.chunks[:5])
     assert (plan.unit_count, plan.units_left, len(plan.missing)) == (15, 1480, 15)
     assert (plan.missing_bytes, plan.size_bytes) == (15 * 10**8, 20 * 10**8)
@@ -115,6 +115,10 @@ def test_a_dry_run_tells_units_and_bytes(offer):
         f"{NAME} in 20 chunks, because 500.0 MB already exist in chunks. The download costs 15 chunk units (1,480 "
         "left) and fetches 1.5 GB (5 of 20 files already exist)."
     )
+    # an unfinished file is gone on with for another unit
+    plan = offer.plan(left={NAME: 1_999_000_000}, snapshots=30, chunks=1500)
+    assert (plan.form, plan.unit_count, plan.missing_bytes) == ("whole", 1, 1_000_000)
+    assert "2.0 GB already exist as one file" in plan.reason
 
 
 @pytest.mark.parametrize("form", ["whole", "chunks"])
@@ -124,23 +128,6 @@ def test_what_is_there_in_the_same_version_costs_nothing(offer, form):
     assert (plan.form, plan.unit_count, plan.missing_bytes, plan.missing) == (form, 0, 0, ())
     assert "costs nothing" in plan.cost
     check_together((plan,))
-
-
-def test_an_unfinished_file_is_gone_on_with_for_another_unit(offer):
-    plan = offer.plan(left={NAME: 1_999_000_000}, snapshots=30, chunks=1500)
-    assert (plan.form, plan.unit_count, plan.missing_bytes) == ("whole", 1, 1_000_000)
-    assert "2.0 GB already exist as one file" in plan.reason
-
-
-def test_nothing_is_begun_that_takes_more_units_than_were_allowed(offer):
-    check_together((offer.plan(form="chunks", chunks=100, most_units=20),))
-    dear = offer.plan(form="chunks", chunks=100, most_units=19, beyond_quota=True)
-    with pytest.raises(errors.BudgetExceeded, match=r"in 20 chunks costs 20 quota units, but the limit is 19"):
-        check_together((dear,))
-    check_together((offer.plan(form="chunks", most_units=0, landed=offer.chunks),))
-    both = [offer.plan(form="chunks", most_units=39), offer.plan(form="chunks", most_units=39)]
-    with pytest.raises(errors.BudgetExceeded, match=r"Fetching 2 snapshots together costs 40 quota units"):
-        check_together(both)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +169,7 @@ def test_a_form_that_is_asked_for_is_taken_where_there_is_one(offer):
             offer.plan(listed=offer.chunks[:count], form="chunks")
 
 
-def test_plans_that_fit_alone_may_not_fit_together(offer):
+def test_plans_that_fit_alone_may_not_fit_together_or_cost_more_than_was_allowed(offer):
     def plans(count=3, **options):
         return [offer.plan(form="chunks", **options) for _ in range(count)]
 
@@ -199,6 +186,15 @@ def test_plans_that_fit_alone_may_not_fit_together(offer):
     with pytest.raises(errors.DiskFull):
         check_together(plans(free=6 * 10**9, keep_free_bytes=1))
     check_together(plans(landed=offer.chunks, free=0, chunks=0))
+
+    check_together((offer.plan(form="chunks", chunks=100, most_units=20),))
+    dear = offer.plan(form="chunks", chunks=100, most_units=19, beyond_quota=True)
+    with pytest.raises(errors.BudgetExceeded, match=r"in 20 chunks costs 20 quota units, but the limit is 19"):
+        check_together((dear,))
+    check_together((offer.plan(form="chunks", most_units=0, landed=offer.chunks),))
+    both = [offer.plan(form="chunks", most_units=39), offer.plan(form="chunks", most_units=39)]
+    with pytest.raises(errors.BudgetExceeded, match=r"Fetching 2 snapshots together costs 40 quota units"):
+        check_together(both)
 
 
 # --- folders --------------------------------------------------------------------------------------------------------

@@ -8,21 +8,15 @@ from itertools import islice
 
 import pytest
 
-from resources.enterprise import RetryPolicy
-from resources.enterprise.errors import (
-    AuthenticationError,
-    Forbidden,
-    InvalidRequest,
-    ServiceUnavailable,
-)
+from resources.enterprise.errors import AuthenticationError, Forbidden, InvalidRequest, ServiceUnavailable
 from resources.enterprise.query import Query
 from resources.enterprise.stream import Positions, StreamOptions, partitions_of, shares
 from resources.enterprise.stream_connection import Connection, Inbox, Records
+from tests.unit.enterprise.conftest import QUICK
 from tests.unit.enterprise.loopback import Reply, error_reply, html_reply
 
 NOW = datetime(2025, 3, 9, 7, 30, tzinfo=UTC)
 STREAM = "/v2/articles"
-QUICK = RetryPolicy(retries=1, first_wait=0.001, longest_wait=0.01, connect_timeout=60, read_timeout=60)
 
 
 def event(partition, offset, **more):
@@ -48,8 +42,7 @@ class TestFraming:
             found += records.feed(sent[at : at + size])
             at += size
         assert [json.loads(line) for line in found.splitlines()] == list(self.RECORDS)
-
-    def test_blank_lines_are_no_records_and_a_cut_record_is_none(self):
+        # blank lines are no records, and a cut record is none
         records = Records(100)
         assert records.feed(b"\n\n" + lines({"a": 1}) + b"\n" + b'{"b":') == b'{"a": 1}\n'
         # carriage returns within a record stay
@@ -93,15 +86,13 @@ class TestPositions:
         }
         assert positions.body((8,), NOW - timedelta(hours=1))["since_per_partition"]["41"] == "2025-03-09T06:30:00.000Z"
 
-    def test_shares_are_all_parts(self):
+    def test_shares_are_all_parts_and_what_cannot_be_is_refused(self):
         for connections in range(1, 11):
             dealt = shares(connections)
             assert len(dealt) == connections
             assert sorted(one for parts in dealt for one in partitions_of(parts)) == list(range(50))
         with pytest.raises(InvalidRequest, match="10 parts"):
             shares(11)
-
-    def test_what_cannot_be(self):
         with pytest.raises(InvalidRequest, match="no time zone"):
             Positions(NOW.replace(tzinfo=None), {})
         with pytest.raises(InvalidRequest, match="partition 50 does not exist"):

@@ -25,9 +25,6 @@ def refreshes(fake):
     return len(fake.api.seen("/v1/token-refresh"))
 
 
-# --- login, refresh, margin -----------------------------------------------------------------------------------------
-
-
 def test_nothing_is_sent_or_written_before_a_method_is_called_and_one_login_is_enough(make_client, fake, tmp_path):
     first, second = make_client(username="  MIRROR "), make_client()
     assert first.account.status().logged_in is False
@@ -166,9 +163,6 @@ def test_an_anonymous_client_sends_no_token_and_says_so_when_refused(make_client
     assert fake.api.seen("/v1/*") == []
 
 
-# --- challenges and passwords ---------------------------------------------------------------------------------------
-
-
 def test_a_new_password_is_set_where_a_login_asks_for_one(client, fake):
     with pytest.raises(errors.InvalidRequest, match="change-password"):
         client.account.new_password("Another-Pass-2!")
@@ -230,19 +224,12 @@ def test_revoke_ends_the_token_at_the_service_and_here(client, fake, tmp_path):
     assert client.account.status().logged_in
 
 
-# --- odd answers of the authentication service ------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("reply", "kind", "words"),
     [
         (json_reply({}), errors.UnexpectedAnswer, "neither tokens nor a challenge"),
-        (json_reply([]), errors.UnexpectedAnswer, "documented form"),
         (json_reply({"access_token": 7, "refresh_token": "x"}), errors.UnexpectedAnswer, "access_token"),
-        (Reply(200), errors.ServiceUnavailable, "empty body"),
-        (html_reply(200), errors.ServiceUnavailable, "HTML page"),
         (error_reply(422, "Internal error, please try again later."), errors.InvalidRequest, "422"),
-        (error_reply(404, "Not Found"), errors.NotFound, "404"),
         (Reply(301, b"", {"Location": "http://127.0.0.1:9/"}), errors.UnexpectedAnswer, "301"),
     ],
 )
@@ -257,9 +244,6 @@ def test_an_answer_without_a_life_counts_as_a_day(client, fake, clock):
     fake.script("/v1/login", json_reply({"access_token": "abcdefgh", "refresh_token": "ijklmnop"}))
     assert client.account.login().access_expires_at == clock.now + dt.timedelta(days=1)
     assert client.redactor.clean("abcdefgh or ijklmnop") == "[hidden] or [hidden]"
-
-
-# --- the store ------------------------------------------------------------------------------------------------------
 
 
 def test_a_store_that_cannot_be_used_or_is_locked_is_said_and_a_full_disk_keeps_the_tokens(
@@ -286,8 +270,6 @@ def test_a_store_that_cannot_be_used_or_is_locked_is_said_and_a_full_disk_keeps_
     with pytest.raises(errors.StateError, match="cannot be read"):
         client.lists.reference("codes")
 
-
-# --- the account: undocumented, so nothing depends on an answer -------------------------------------------------------
 
 GET_USER = "/v1/get-user"
 
@@ -334,9 +316,6 @@ def test_the_token_is_in_the_header_and_in_the_body(client, fake):
 def test_an_account_that_is_refused_is_no_unknown_quota(make_client, fake):
     with pytest.raises(errors.AuthenticationError, match="log in as"):
         make_client(password="another").account.quotas()
-
-
-# --- the service ----------------------------------------------------------------------------------------------------
 
 
 def test_the_real_hosts_are_the_default():

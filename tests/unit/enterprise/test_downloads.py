@@ -12,6 +12,8 @@ import pytest
 from resources import files
 from resources.enterprise import Limits, Sidecar, errors, models
 from resources.enterprise.download.object_reader import WORTH
+from resources.enterprise.download.partial import Part
+from resources.enterprise.http.transport import Answer
 from tests.intact import is_intact
 from tests.unit.enterprise.conftest import QUICK
 from tests.unit.enterprise.loopback import FakeService, Reply, html_reply
@@ -270,8 +272,6 @@ def test_a_download_that_cannot_be_completed_ends_with_a_sentence_and_lands_noth
 
 
 def test_a_redirect_from_an_encrypted_to_an_open_connection_is_refused(make_client):
-    from resources.enterprise.http.transport import Answer
-
     client = make_client(base_url="https://127.0.0.1:9")
     answer = Answer(307, b"", {"Location": "http://127.0.0.1:9/objects/x"}, 1)
     with pytest.raises(errors.UnexpectedAnswer, match="from https:// to http://"):
@@ -302,21 +302,18 @@ def test_a_folder_that_cannot_be_written_or_has_too_little_room_is_said(
     assert names(target) == []
 
 
-def test_threads_that_want_the_same_file_fetch_it_once(client, fake, batch, target, hour, content):
+def test_threads_that_want_the_same_file_fetch_it_once_and_none_waits_without_end(
+    make_client, fake, batch, target, hour
+):
+    client = make_client(limits=Limits(wait_seconds=0.05))
+    with Part.held(target, wait_seconds=120), pytest.raises(errors.StateBusy, match="Another process"):
+        client.hours.download(hour, batch, target)
+    client = make_client()
     with ThreadPoolExecutor(4) as pool:
         fetched = [*pool.map(lambda _: client.hours.download(hour, batch, target).fetched, range(4))]
     assert sorted(fetched) == [False, False, False, True]
     assert resolves(fake) == 1
     only_landed(target)
-
-
-def test_a_file_that_another_process_holds_is_not_waited_for_without_end(make_client, fake, batch, target, hour):
-    from resources.enterprise.download.partial import Part
-
-    client = make_client(limits=Limits(wait_seconds=0.05))
-    with Part.held(target, wait_seconds=120), pytest.raises(errors.StateBusy, match="Another process"):
-        client.hours.download(hour, batch, target)
-    assert client.hours.download(hour, batch, target).fetched
 
 
 def test_retention_is_counted_from_the_hour(client, fake, hour, clock):

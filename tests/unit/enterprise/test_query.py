@@ -152,8 +152,6 @@ def test_what_works_is_let_through(kind, given):
     Query(**given).check(kind)
 
 
-# --- lookups --------------------------------------------------------------------------------------------------------
-
 ARTICLE = {"name": "A", "identifier": 1, "is_part_of": {"identifier": "enwiki"}, "article_body": {"html": "<p>"}}
 STRUCTURED = {"name": "A", "identifier": 1, "is_part_of": {"identifier": "frwiki"}, "sections": [{"name": "Abstract"}]}
 

@@ -18,9 +18,7 @@ PATH = f"/v2/batches/2026-11-01/05/{NAME}"
 class Pipe(io.RawIOBase):
     """Takes at most 1,000 bytes at a time, and can neither be read nor moved in."""
 
-    def __init__(self):
-        super().__init__()
-        self.content = b""
+    content = b""
 
     def writable(self):
         return True

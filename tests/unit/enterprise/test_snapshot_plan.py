@@ -130,22 +130,15 @@ def test_what_is_there_in_the_same_version_costs_nothing(offer, form):
     check_together((plan,))
 
 
-@pytest.mark.parametrize(
-    ("free", "floor", "factor", "fits"),
-    [
-        (2 * 10**9, 0, 1.0, True),
-        (2 * 10**9 - 1, 0, 1.0, False),
-        (2 * 10**9, 1, 1.0, False),
-        (6 * 10**9, 0, 3.0, True),
-        (5 * 10**9, 0, 3.0, False),
-    ],
-)
-def test_disk_is_seen_to_before_the_start(offer, free, floor, factor, fits):
-    plan = offer.plan(free=free, keep_free_bytes=floor, disk_factor=factor)
-    assert plan.fits_disk == fits
-    if fits:
+def test_disk_is_seen_to_before_the_start(offer):
+    size = 2 * 10**9
+    for free, floor, factor in ((size, 0, 1.0), (3 * size, 0, 3.0)):
+        plan = offer.plan(free=free, keep_free_bytes=floor, disk_factor=factor)
+        assert plan.fits_disk
         check_together((plan,))
-    else:
+    for free, floor, factor in ((size - 1, 0, 1.0), (size, 1, 1.0), (3 * size - 1, 0, 3.0)):
+        plan = offer.plan(free=free, keep_free_bytes=floor, disk_factor=factor)
+        assert not plan.fits_disk
         with pytest.raises(errors.DiskFull, match="Nothing was fetched"):
             check_together((plan,))
 
@@ -195,9 +188,6 @@ def test_plans_that_fit_alone_may_not_fit_together_or_cost_more_than_was_allowed
     both = [offer.plan(form="chunks", most_units=39), offer.plan(form="chunks", most_units=39)]
     with pytest.raises(errors.BudgetExceeded, match=r"Fetching 2 snapshots together costs 40 quota units"):
         check_together(both)
-
-
-# --- folders --------------------------------------------------------------------------------------------------------
 
 
 def land(folder, name, version, size=10):

@@ -8,7 +8,7 @@ from itertools import islice
 
 import pytest
 
-from resources.enterprise.errors import AuthenticationError, Forbidden, InvalidRequest, ServiceUnavailable
+from resources.enterprise.errors import AuthenticationError, InvalidRequest, ServiceUnavailable
 from resources.enterprise.query import Query
 from resources.enterprise.stream import Positions, StreamOptions, partitions_of, shares
 from resources.enterprise.stream_connection import Connection, Inbox, Records
@@ -102,12 +102,10 @@ class TestPositions:
 class TestInbox:
     def test_what_waits_is_bounded_and_given_in_order(self):
         inbox = Inbox(100)
-        done = []
 
         def fill():
             for number in range(50):
                 assert inbox.put(b"%02d" % number * 10)
-                done.append(number)
 
         thread = threading.Thread(target=fill)
         thread.start()
@@ -152,19 +150,6 @@ class TestRefusalsAndEnds:
         with client.stream(options=ONE) as stream:
             assert first(stream, 1) == [event(0, 1)]
 
-    @pytest.mark.parametrize(
-        ("reply", "error"),
-        [(error_reply(403, "no"), Forbidden), (error_reply(422, "the part value is 11"), InvalidRequest)],
-    )
-    def test_refusals_that_stay_end_the_stream_behind_what_had_come(self, fake, client, reply, error):
-        fake.script(STREAM, Reply(body=lines(event(0, 1), event(0, 2)), chunked=True), *[reply] * 2)
-        with client.stream(options=ONE) as stream:
-            found = []
-            with pytest.raises(error) as raised:
-                found.extend(stream.records())
-        assert found == [event(0, 1), event(0, 2)][: len(found)]
-        assert "Could not read the stream /v2/articles" in str(raised.value)
-
     def test_what_may_pass_is_tried_again_behind_what_was_committed(self, fake, client):
         cut, silent = lines(event(3, 7), event(3, 8)), threading.Event()
         fake.script(
@@ -191,7 +176,9 @@ class TestRefusalsAndEnds:
         fake.script(STREAM, *[error_reply(503, "busy")] * 500)
         with (
             client.stream(options=StreamOptions(connections=1, give_up_seconds=0.05)) as stream,
-            pytest.raises(ServiceUnavailable, match=r"could be opened for 0 s. Last error: .* 503 \(busy\)"),
+            pytest.raises(
+                ServiceUnavailable, match=r"for 0 s. Last error: Could not read the stream /v2/articles.* 503 \(busy\)"
+            ),
         ):
             first(stream, 1)
 
@@ -251,8 +238,7 @@ class TestAnswersAndRefusals:
         [
             (429, "120", 120), (503, "7.5", 7.5), (503, "Sun, 01 Nov 2026 06:12:00 GMT", 120),
             (429, "999999999", 300), (503, "Fri, 31 Dec 9999 23:59:59 GMT", 300), (429, "-5", 0), (429, "1e400", 0),
-            (503, "Sun, 01 Nov 2020 06:12:00 GMT", 0), (503, "soon", 0), (429, "nan", 0),
-            (503, "Fri, 31 Dec 99999 00:00:00 GMT", 0), (429, "Mon, 01 Jan 0001 00:00:00 +1400", 0),
+            (503, "Sun, 01 Nov 2020 06:12:00 GMT", 0), (503, "soon", 0),
         ],
     )  # fmt: skip
     def test_a_refusal_says_when_to_come_again(self, fake, client, monkeypatch, status, asked, seconds):
@@ -272,21 +258,13 @@ class TestAnswersAndRefusals:
         # at least what the connection would wait anyway
         assert seconds <= found <= seconds + QUICK.longest_wait
 
-    def test_a_connection_that_waits_as_it_was_asked_to_is_failing(self, fake, client, monkeypatch):
-        paused, ended = threading.Event(), threading.Event()
-
-        def pause(connection, seconds, pause=Connection._pause):
-            monkeypatch.setattr(connection._ended, "wait", lambda _seconds: (paused.set(), ended.wait(120)))
-            pause(connection, seconds)
-
-        monkeypatch.setattr(Connection, "_pause", pause)
-        fake.script(STREAM, error_reply(503, "busy"))
-        with client.stream(options=ONE) as stream:
-            assert paused.wait(120)
-            [connection] = stream.connections
-            # and not open and silent, by which it would count as one that works
-            assert connection.is_failing(connection.heard_at + 299)
-            ended.set()
+    def test_a_connection_that_waits_as_it_was_asked_to_is_failing(self, monkeypatch):
+        connection = Connection((0,), None, Inbox(1), 1, QUICK)
+        connection.failing_since, later, seen = connection.heard_at, connection.heard_at + 299, []
+        monkeypatch.setattr(connection._ended, "wait", lambda _seconds: seen.append(connection.is_failing(later)))
+        connection._pause(300)
+        # and not open and silent, by which it would count as one that works
+        assert (seen, connection.is_failing(later)) == ([True], False)
 
     def test_after_a_silence_it_is_asked_by_moments(self, fake, client, monkeypatch):
         """Of a topic that was numbered anew, nothing comes for offsets beyond its end."""
@@ -319,49 +297,37 @@ class TestAnswersAndRefusals:
 class TestLongRecords:
     """A record of 64 MB over each of ten connections is not in memory ten times."""
 
-    def test_one_connection_at_a_time_puts_a_long_record_together(self, fake, client, monkeypatch):
-        size, opened, turns = 6 << 20, [], threading.Semaphore(0)
-        wait = Connection._wait_for_turn
+    def test_one_connection_at_a_time_puts_a_long_record_together(self, monkeypatch):
+        turns, go_on, wait = threading.Semaphore(0), threading.Event(), Connection._wait_for_turn
+        inbox, end = Inbox(1 << 30), threading.Event()
 
         def wait_for_turn(connection):
             turns.release()
             return wait(connection)
 
-        def open_(*arguments):
-            opened.append(Records(*arguments))
-            return opened[-1]
+        def pieces(_parts, _deadline, _by_moment):
+            yield from [b"x" * (1 << 18)] * 8
+            assert go_on.wait(120)
+            yield b"x" * (4 << 20) + b"\n"
+            end.wait(120)
 
         monkeypatch.setattr(Connection, "_wait_for_turn", wait_for_turn)
-        monkeypatch.setattr("resources.enterprise.stream_connection.Records", open_)
-        go_on = threading.Event()
-
-        def answer(request, _reply):
-            if request.path != STREAM:
-                return None
-            [part] = request.json["parts"]
-            if fake_parts.setdefault(part, request) is not request:
-                return Reply(chunked=True, cut=0, stall=end)
-            line = lines(event(5 * part, 1, body="x" * size))
-
-            def send(connection):
-                connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + line[: 2 << 20])
-                assert go_on.wait(120)
-                connection.sendall(line[2 << 20 :])
-
-            return Reply(raw=send)
-
-        fake_parts, end = {}, threading.Event()
-        fake.hostile = answer
-        with client.stream(options=StreamOptions(connections=10)) as stream:
-            for _ in range(10):
-                assert turns.acquire(timeout=120)
-            # each has a long record under way, and one of them has the turn
-            *others, _ = sorted(one.size for one in opened)
-            assert max(others) <= (1 << 20) + (1 << 18)
-            go_on.set()
-            found = first(stream, 10)
+        connections = [Connection((part,), pieces, inbox, 64 << 20, QUICK) for part in range(10)]
+        for connection in connections:
+            connection.start()
+        for _ in connections:
+            assert turns.acquire(timeout=120)
+        # each has a long record under way, and one of them has the turn
+        *others, _ = sorted(one.records.size for one in connections)
+        assert max(others) <= (1 << 20) + (1 << 18)
+        go_on.set()
+        found = []
+        while len(found) < len(connections):
+            found += inbox.take(120)
+        for connection in connections:
+            connection.stop()
         end.set()
-        assert sorted(one["event"]["partition"] for one in found) == [5 * part for part in range(10)]
+        assert {len(one) for one in found} == {(6 << 20) + 1}
 
     def test_a_connection_that_breaks_off_within_a_long_record_leaves_the_turn_to_the_next(self, fake, client):
         line = lines(event(0, 1, body="x" * (3 << 20)))

@@ -9,6 +9,7 @@ import datetime as dt
 import fnmatch
 import hashlib
 import json
+import select
 import socket
 import threading
 from dataclasses import dataclass, field
@@ -68,13 +69,9 @@ class Sender:
             while self.sent < self.most:
                 connection.sendall(self.piece)
                 self.sent += len(self.piece)
-                if self.pause:
-                    connection.settimeout(self.pause)  # waits for the client to leave, a pause long
-                    try:
-                        if not connection.recv(1):
-                            break
-                    except TimeoutError:
-                        connection.settimeout(None)
+                # waits for the client to leave, a pause long
+                if self.pause and select.select([connection], [], [], self.pause)[0] and not connection.recv(1):
+                    break
         self.left.set()
 
 
@@ -175,6 +172,7 @@ class Loopback(ThreadingHTTPServer):
             self.server_close()
 
 
+FRENCH = {"name": "Wikipédia", "identifier": "frwiki", "url": "https://fr.wikipedia.org", "code": "wiki"}
 #: Records as the service sends them.
 REFERENCE = {
     "codes": [{"identifier": "wiki", "name": "Wikipedia"}],
@@ -182,15 +180,7 @@ REFERENCE = {
         {"identifier": "fr", "name": "French", "alternate_name": "français", "direction": "ltr"},
         {"identifier": "ar", "name": "Arabic", "alternate_name": "العربية", "direction": "rtl"},
     ],
-    "projects": [
-        {
-            "name": "Wikipédia",
-            "identifier": "frwiki",
-            "url": "https://fr.wikipedia.org",
-            "code": "wiki",
-            "in_language": {"identifier": "fr"},
-        }
-    ],
+    "projects": [FRENCH | {"in_language": {"identifier": "fr"}}],
     "namespaces": [
         {"identifier": 0, "name": "Article", "description": "Pages"},
         {"identifier": 14, "name": "Category"},
@@ -252,22 +242,19 @@ class FakeService:
             "date_modified": "2026-11-01T06:04:11.123456789Z",
             "is_part_of": {"identifier": project},
             "in_language": {"identifier": "en"},
-            "namespace": {"identifier": int(namespace)},
+            "namespace": {"identifier": int(namespace.partition("_")[0])},
             "size": {"value": (len(content) if size is None else size) / 1e6, "unit_text": "MB"},
         }
         return self.records[identifier]
 
     def add_snapshot(self, identifier, *contents):
         """Publish a snapshot of so many chunks."""
-        self.snapshots[identifier] = self.add(identifier, b"".join(contents))
-        del self.records[identifier]  # it is no batch
         names = [f"{identifier}_chunk_{number}" for number in range(len(contents))]
+        self.snapshots[identifier] = self.add(identifier, b"".join(contents)) | {"chunks": names}
         for name, content in zip(names, contents, strict=True):
-            whole = self.snapshots[identifier]
-            self.objects[name] = content
-            size = {"value": len(content) / 1e6, "unit_text": "MB"}
-            self.chunks[name] = whole | {"identifier": name, "version": hashlib.md5(content).hexdigest(), "size": size}
-        self.snapshots[identifier]["chunks"] = names
+            self.chunks[name] = self.add(name, content)
+        for name in (identifier, *names):
+            del self.records[name]  # it is no batch
 
     def revoke(self):
         """Everything that was issued ends."""

@@ -69,6 +69,10 @@ def test_the_token_is_refreshed_with_margin_and_not_before(client, fake, clock):
     assert (status.refreshes_used, status.refreshes_left) == (1, 89)
     assert status.access_expires_at == clock.now + dt.timedelta(days=1)
     assert status.refresh_expires_at == HOUR + dt.timedelta(days=90, hours=1, minutes=10)  # a refresh does not renew it
+    # an answer without a life counts as a day
+    fake.script("/v1/login", json_reply({"access_token": "abcdefgh", "refresh_token": "ijklmnop"}))
+    assert client.account.login().access_expires_at == clock.now + dt.timedelta(days=1)
+    assert client.redactor.clean("abcdefgh or ijklmnop") == "[hidden] or [hidden]"
     # tokens of a short life have a short margin
     fake.expires_in = 60
     client.account.login()
@@ -140,7 +144,9 @@ def test_what_is_missing_or_wrong_is_named_with_the_command_or_the_setting(make_
     with pytest.raises(errors.TokenSpent, match=r"used up or expired.* no password .*wme auth login"):
         client.lists.reference("codes")
 
-    # a wrong password is permanent
+    # a wrong password is permanent, and no unknown quota
+    with pytest.raises(errors.AuthenticationError, match="log in as"):
+        make_client(password="another").account.quotas()
     client, before = make_client(password="Wrong-Password-7"), logins(fake)
     with pytest.raises(errors.AuthenticationError, match=r"Incorrect username or password.*WME_PASSWORD"):
         client.lists.reference("codes")
@@ -240,12 +246,6 @@ def test_odd_answers_to_a_login_are_sentences(client, fake, reply, kind, words, 
     assert not (tmp_path / "state" / "tokens.json").exists()
 
 
-def test_an_answer_without_a_life_counts_as_a_day(client, fake, clock):
-    fake.script("/v1/login", json_reply({"access_token": "abcdefgh", "refresh_token": "ijklmnop"}))
-    assert client.account.login().access_expires_at == clock.now + dt.timedelta(days=1)
-    assert client.redactor.clean("abcdefgh or ijklmnop") == "[hidden] or [hidden]"
-
-
 def test_a_store_that_cannot_be_used_or_is_locked_is_said_and_a_full_disk_keeps_the_tokens(
     make_client, client, monkeypatch, tmp_path
 ):
@@ -311,11 +311,6 @@ def test_the_token_is_in_the_header_and_in_the_body(client, fake):
     assert client.account.user().username == "by body"  # with another token, in the body too
     for request in fake.api.seen(GET_USER):
         assert request.headers["authorization"] == f"Bearer {request.json['access_token']}"
-
-
-def test_an_account_that_is_refused_is_no_unknown_quota(make_client, fake):
-    with pytest.raises(errors.AuthenticationError, match="log in as"):
-        make_client(password="another").account.quotas()
 
 
 def test_the_real_hosts_are_the_default():

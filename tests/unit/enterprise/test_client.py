@@ -32,7 +32,7 @@ def test_a_list_keeps_the_bytes_of_the_answer(client, fake):
         assert "cookie" not in request.headers
 
 
-def test_the_hour_is_written_in_utc_and_what_is_none_is_not_sent(client, fake):
+def test_the_hour_is_written_in_utc_and_what_is_none_is_not_sent(client, fake, content):
     for wrong in (HOUR.replace(tzinfo=None), HOUR + dt.timedelta(minutes=1)):
         with pytest.raises(errors.InvalidRequest, match="Nothing was sent"):
             client.hours.listing(wrong)
@@ -43,16 +43,14 @@ def test_the_hour_is_written_in_utc_and_what_is_none_is_not_sent(client, fake):
     fake.script(evening, json_reply([]))
     client.hours.listing(HOUR + dt.timedelta(hours=12))
     assert len(fake.api.seen(evening)) == 1
-
-
-def test_a_batch_that_is_not_in_its_hour_is_not_found(client, fake, hour, content):
+    # a batch that is not in its hour is not found
     fake.add("enwiki_namespace_0", content)
-    assert client.hours.record(hour, "enwiki_namespace_0").project_id == "enwiki"
+    assert client.hours.record(HOUR, "enwiki_namespace_0").project_id == "enwiki"
     with pytest.raises(errors.NotFound) as caught:
-        client.hours.record(hour, "xxwiki_namespace_0")
+        client.hours.record(HOUR, "xxwiki_namespace_0")
     assert type(caught.value) is errors.NotFound
     with pytest.raises(errors.NotPublishedYet):
-        client.hours.record(hour + dt.timedelta(hours=1), "enwiki_namespace_0")
+        client.hours.record(HOUR + dt.timedelta(hours=1), "enwiki_namespace_0")
 
 
 def sent(data):

@@ -137,15 +137,11 @@ def test_memory_is_that_of_the_longest_record_and_not_of_the_archive(model):
 
 
 def test_typed_records_are_made_from_the_declarations():
+    editor = {"name": "A", "is_bot": True}
     record = {
         "name": "Earth",
         "identifier": 9,
-        "version": {
-            "identifier": 7,
-            "editor": {"name": "A", "is_bot": True},
-            "size": {"value": 2.6124e4},
-            "tags": ["mw-undo"],
-        },
+        "version": {"identifier": 7, "editor": editor, "size": {"value": 2.6124e4}, "tags": ["mw-undo"]},
         "date_modified": "2026-11-19T05:10:11.123456789+01:00",
         "date_created": "2026-11-19T05:10:11",
         "categories": [{"name": "Category:X"}],

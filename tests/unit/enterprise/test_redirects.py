@@ -5,12 +5,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from resources.enterprise import errors, models
+from resources.enterprise import errors
 from resources.enterprise.http import bounds, transport
 from tests.unit.enterprise.loopback import Loopback, Reply
 
-NAME = "enwiki_namespace_0"
-PATH = f"/v2/batches/2026-11-01/05/{NAME}/download"
+PATH = "/v2/batches/2026-11-01/05/enwiki_namespace_0/download"
 #: Where the service is in these tests; Linux has all of 127.0.0.0/8.
 PUBLIC = "127.0.0.1"
 
@@ -24,56 +23,37 @@ def inside():
 
 
 @pytest.fixture
-def public(monkeypatch):
-    """`127.0.0.1` counts as public, everything else as what it is."""
-    real = bounds.network_of
-    monkeypatch.setattr(transport, "network_of", lambda one: "public" if one == PUBLIC else real(one))
-
-
-@pytest.fixture
 def names(monkeypatch):
-    """`names[host] = addresses`: what a name server says of a host, look by look."""
-    known, real = {}, socket.getaddrinfo
+    """What a name server says of a host, look by look; and `127.0.0.1` counts as public, all else as what it is."""
+    # another address when the connection is made
+    known = {
+        "metadata.example.org": ["127.0.0.2"],
+        "both.example.org": [PUBLIC, "127.0.0.2"],
+        "127.0.0.2.": ["127.0.0.2"],
+    }
+    look_up, network_of = socket.getaddrinfo, bounds.network_of
 
-    def look_up(host, port, *args, **options):
+    def found(host, port, *args, **options):
         if host in known:
             host = known[host].pop(0) if len(known[host]) > 1 else known[host][0]
-        return real(host, port, *args, **options)
+        return look_up(host, port, *args, **options)
 
-    monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    return known
-
-
-def download(client, fake, hour, content, tmp_path, location):
-    record = models.Batch.model_validate(fake.add(NAME, content))
-    fake.script(PATH, *[Reply(307, b"", {"Location": location})] * 9)
-    return client.hours.download(hour, record, tmp_path / "x.tar.gz")
+    monkeypatch.setattr(socket, "getaddrinfo", found)
+    monkeypatch.setattr(transport, "network_of", lambda one: "public" if one == PUBLIC else network_of(one))
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        "127.0.0.2",
-        "127.2",  # the forms that a resolver takes for the same
-        "2130706434",
-        "0x7f000002",
-        "0x7f.0.0.2",
-        "0177.0.0.02",
-        "127.0.0.2.",
-        "[::ffff:127.0.0.2]",
-        "[::ffff:7f00:2]",
-        "metadata.example.org",
-        "both.example.org",
-    ],
-)
+#: The forms that a resolver takes for the same, and names.
+HOSTS = ["127.0.0.2", "127.2", "2130706434", "0x7f000002", "0x7f.0.0.2", "0177.0.0.02", "127.0.0.2."]
+HOSTS += ["[::ffff:127.0.0.2]", "[::ffff:7f00:2]", "metadata.example.org", "both.example.org"]
+
+
+@pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_no_redirect_leads_inside(client, fake, inside, public, names, hour, content, tmp_path, scheme, host):
-    names["metadata.example.org"] = ["127.0.0.2"]
-    names["both.example.org"] = [PUBLIC, "127.0.0.2"]  # another address when the connection is made
-    names["127.0.0.2."] = ["127.0.0.2"]
-    port = urlsplit(inside.url).port
+def test_no_redirect_leads_inside(client, fake, inside, names, hour, batch, tmp_path, scheme, host):
+    location = f"{scheme}://{host}:{urlsplit(inside.url).port}/latest/meta-data?X-Amz-Signature=1"
+    fake.script(PATH, *[Reply(307, b"", {"Location": location})] * 9)
     with pytest.raises(errors.EnterpriseError) as caught:
-        download(client, fake, hour, content, tmp_path, f"{scheme}://{host}:{port}/latest/meta-data?X-Amz-Signature=1")
+        client.hours.download(hour, batch, tmp_path / "x.tar.gz")
     assert type(caught.value) is errors.UnexpectedAnswer
     assert "redirects to a loopback address" in caught.value.message
     assert "Signature" not in caught.value.message
@@ -84,14 +64,13 @@ def test_no_redirect_leads_inside(client, fake, inside, public, names, hour, con
 
 
 def test_where_the_service_is_its_files_may_be_but_a_store_that_redirects_is_not_followed(
-    client, fake, inside, hour, content, tmp_path
+    client, fake, inside, hour, batch, tmp_path
 ):
-    record = models.Batch.model_validate(fake.add(NAME, content))
-    assert client.hours.download(hour, record, tmp_path / "x.tar.gz").fetched  # as ever, all on loopback
+    assert client.hours.download(hour, batch, tmp_path / "x.tar.gz").fetched  # as ever, all on loopback
     assert client._transport._networks == {"public", "loopback"}
     fake.script("/objects/*", *[Reply(302, b"", {"Location": f"{inside.url}/x"})] * 30)
     with pytest.raises(errors.ServiceUnavailable, match="responded with status 302"):
-        client.hours.download(hour, record, tmp_path / "y.tar.gz")
+        client.hours.download(hour, batch, tmp_path / "y.tar.gz")
     assert inside.requests == []
 
 

@@ -1,4 +1,4 @@
-"""Single files of the service by path: their headers, written to any object, and read while they are fetched."""
+"""Single files of the service by path: their quotas and headers, written to any object, and read while fetched."""
 
 import gzip
 import hashlib
@@ -7,7 +7,8 @@ import json
 
 import pytest
 
-from resources.enterprise import Limits, errors
+from resources.enterprise import Limits, endpoints, errors
+from tests.endpoints import OPERATIONS
 from tests.unit.enterprise.loopback import Reply
 from tests.unit.lake.conftest import tar_bytes
 
@@ -128,3 +129,19 @@ def test_more_bytes_than_the_record_allows_are_not_taken(make_client, fake, cont
     with pytest.raises(errors.IntegrityError, match=r"the archive has more than 1,00\d bytes"):
         client.files.download(PATH, target)
     assert not target.getvalue()
+
+
+FILES = [one for one in OPERATIONS if one.path.endswith("/download")]
+
+
+@pytest.mark.parametrize("described", FILES, ids=lambda one: one.path)
+def test_each_download_uses_the_quota_of_the_description(described):
+    path = described.path.removesuffix("/download").replace("{date}/{hour}", "2026-11-20/05")
+    assert endpoints.file_quota(path.replace("{", "").replace("}", "")) == described.quota
+    assert {one.quota for one in FILES} == {None, "snapshot", "chunk"}
+
+
+@pytest.mark.parametrize("identifier", ["", ".", "..", "a\ud800"])
+def test_a_value_that_leads_elsewhere_is_refused(identifier):
+    with pytest.raises(errors.InvalidRequest, match="not a valid record identifier"):
+        endpoints.record("/v2/codes", identifier)

@@ -119,15 +119,12 @@ def test_a_dry_run_tells_units_and_bytes_that_are_missing(offer):
     plan = offer.plan(left={NAME: 1_999_000_000}, snapshots=30, chunks=1500)
     assert (plan.form, plan.unit_count, plan.missing_bytes) == ("whole", 1, 1_000_000)
     assert "2.0 GB already exist as one file" in plan.reason
-
-
-@pytest.mark.parametrize("form", ["whole", "chunks"])
-def test_what_is_there_in_the_same_version_costs_nothing(offer, form):
-    landed = [offer.snapshot] if form == "whole" else offer.chunks
-    plan = offer.plan(snapshots=0, chunks=0, free=0, landed=landed)
-    assert (plan.form, plan.unit_count, plan.missing_bytes, plan.missing) == (form, 0, 0, ())
-    assert "costs nothing" in plan.cost
-    check_together((plan,))
+    # what is there in the same version costs nothing
+    for form, landed in (("whole", [offer.snapshot]), ("chunks", offer.chunks)):
+        plan = offer.plan(snapshots=0, chunks=0, free=0, landed=landed)
+        assert (plan.form, plan.unit_count, plan.missing_bytes, plan.missing) == (form, 0, 0, ())
+        assert "costs nothing" in plan.cost
+        check_together((plan,))
 
 
 def test_disk_is_seen_to_before_the_start(offer):

@@ -220,6 +220,9 @@ class FakeService:
         return self
 
     def __exit__(self, *_raised):
+        self.close()
+
+    def close(self):
         self.api.close()
         self.store.close()
 

@@ -18,7 +18,7 @@ from resources.sandbox.store import archives
 from resources.sandbox.store.archived_world import ArchivedWorld
 from resources.sandbox.store.archives import BatchStore, Message, in_reading_order, partition, with_repetitions
 from resources.sandbox.world.wire import Chance
-from tests.unit.sandbox.conftest import FILE_KEYS, lines_of, members_of
+from tests.unit.sandbox.conftest import FILE_KEYS, lines_of, members_of, wait_until
 
 HOUR = timedelta(hours=1)
 START = datetime(2026, 11, 19, 23, tzinfo=UTC)
@@ -201,9 +201,15 @@ def test_a_failed_making_leaves_nothing_behind(tmp_path, monkeypatch):
 
 
 def test_threads_wait_for_one_maker_and_what_another_process_finished_first_is_taken(tmp_path):
-    store, made = BatchStore(tmp_path / "threads"), []
+    store, asked, made = BatchStore(tmp_path / "threads"), [], []
+
+    def make_once():
+        made.append(1)
+        wait_until(lambda: len(asked) == 6)
+        return contents()
+
     with ThreadPoolExecutor(6) as pool:
-        found = [*pool.map(lambda _: store.archives("x", START, lambda: made.append(1) or contents()), range(6))]
+        found = [*pool.map(lambda _: asked.append(1) or store.archives("x", START, make_once), range(6))]
     assert len(made) == 1
     assert found == [found[0]] * 6
 

@@ -5,7 +5,6 @@ import hashlib
 import shutil
 import subprocess
 import sys
-import textwrap
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -17,17 +16,35 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from assets.steps.compaction import compact_lake
 from resources import datasets
 from resources.datasets import LISTS
-from resources.tables import ARTICLE_CHANGES, LOOKUPS, REJECTED_LINES, SNAPSHOT_ARTICLES
-from resources.tables.reference import REFERENCE_TABLES
-from resources.warehouse import ConvertedFile, Snapshot, Warehouse
-from tests.builds import NO_BAR, OpenWarehouse, close, close_all, drop_all, lay, looking
+from resources.engine import Engine
+from resources.lake import Layout
+from resources.tables import LOOKUPS, REJECTED_LINES
+from resources.warehouse import ConvertedFile, LakeFileError, Snapshot, Warehouse
+from tests.builds import OpenWarehouse, close, close_all, drop_all, lay, looking, shown
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 #: The bytes of files by the digest of their rows: mirrors that are compared have the same ones.
 _written: dict[tuple[str, str], bytes] = {}
 ROOT = Path(__file__).parents[3]
+#: Tables of a build file, and their columns that tell of when and how often, and not of what.
+TABLES = {
+    **dict.fromkeys(("article_changes", "articles", "rejects", "internal.titles", "internal.pages"), ""),
+    "internal.hidden_rows": "",
+    "loads": "EXCLUDE (loaded_at, applied_at)",
+    "hours": "EXCLUDE (load_count, checked_at)",
+    "snapshots": "EXCLUDE (loaded_at, applied_at)",
+}
+
+
+def lasting(connection, tables=tuple(TABLES)):
+    """What does not depend on when and how often a build file was loaded, as comparable text."""
+    return {
+        table: sorted(map(repr, connection.execute(f"SELECT * {TABLES[table]} FROM {table}").fetchall()))
+        for table in tables
+    }
 
 
 class Lake:
@@ -56,16 +73,24 @@ class Lake:
     def file(self, hour, rows, project="enwiki", namespace=0, rejects=(), tag=""):
         """Writes one file, named by its content; the same rows give the same file."""
         own = {"batch_hour": self.hour(hour), "project_id": project, "namespace_id": namespace}
-        whole = [dict.fromkeys(ARTICLE_CHANGES.schema.names) | row | own for row in rows]
-        identifier = f"{project}_namespace_{namespace}"
         folder = f"date={self.hour(hour):%Y-%m-%d}/hour={self.hour(hour):%H}"
+        identifier = f"{project}_namespace_{namespace}"
+        return self.of(datasets.ARTICLE_CHANGES, folder, identifier, rows, rejects, tag, **own)
+
+    def of(self, dataset, folder, identifier, rows, rejects=(), tag="", **own):
+        """Writes a file of any dataset; `own` columns have the same value in all rows."""
+        whole = [dict.fromkeys(dataset.table.schema.names) | row | own for row in rows]
         content = repr((whole, list(rejects), tag)).encode()
-        made = self._written(f"article_changes/{folder}", identifier, content, whole, ARTICLE_CHANGES, **own)
+        own = {name: own[name] for name in ("batch_hour", "project_id", "namespace_id") if name in own}
+        made = self._written(f"{dataset.name}/{folder}", identifier, content, whole, dataset.table, **own)
         if not rejects:
             return made
         lines = [
-            own
-            | {
+            {
+                # the ledger knows better
+                "batch_hour": START - timedelta(days=9),
+                "project_id": "of",
+                "namespace_id": 99,
                 "archive": f"{identifier}.tar.gz",
                 "member": f"{identifier}_0.ndjson",
                 "line_number": line,
@@ -110,11 +135,17 @@ class Lake:
         version = version or hashlib.md5(repr((chunks, tag)).encode()).hexdigest()
         own = {"snapshot_id": identifier, "snapshot_version": version}
         own |= {"project_id": project, "namespace_id": namespace}
-        folder, files = f"snapshot_articles/{identifier}/{version[:8]}", []
-        for number, rows in enumerate(chunks):
-            whole = [dict.fromkeys(SNAPSHOT_ARTICLES.schema.names) | row | own for row in rows]
-            content = repr((whole, number, tag)).encode()
-            files.append(self._written(folder, f"{identifier}_chunk_{number}", content, whole, SNAPSHOT_ARTICLES))
+        files = [
+            self.of(
+                datasets.SNAPSHOT_ARTICLES,
+                f"{identifier}/{version[:8]}",
+                f"{identifier}_chunk_{number}",
+                rows,
+                tag=f"{tag} {number}",
+                **own,
+            )
+            for number, rows in enumerate(chunks)
+        ]
         return Snapshot(
             identifier, version, project, namespace, tuple(files), len(files), START, datasets.SNAPSHOT_ARTICLES
         )
@@ -153,12 +184,7 @@ class Lake:
 
     def reference(self, name, rows):
         """Writes a reference table's file."""
-        table = next(table for table in REFERENCE_TABLES if table.name == name)
-        path = self.data / "lake" / name / f"{name}.{hashlib.sha256(repr(rows).encode()).hexdigest()[:8]}.parquet"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        whole = [dict.fromkeys(table.schema.names) | row for row in rows]
-        pq.write_table(pa.Table.from_pylist(whole, schema=table.schema), path)
-        return path
+        return self.of(self.dataset(name), "", name, rows).path
 
 
 class Clock:
@@ -169,6 +195,37 @@ class Clock:
 
     def __call__(self):
         return self.now
+
+
+def mirror_in(data):
+    """A data folder with its lake and warehouse."""
+    return SimpleNamespace(data=data, lake=Lake(data), warehouse=_warehouse(data, Clock()))
+
+
+def compact(made, days=0.0, **more):
+    """Compact what is due some days later."""
+    made.warehouse._clock.now += timedelta(days=days)
+    more = {"memory_bytes": 1 << 18, "threads": 2} | more
+    return compact_lake(Layout(made.data), made.warehouse, Engine(workers=1), **more)
+
+
+def rewritten(made, days=0.0):
+    """A compaction of which the rows are written and not taken in: the arguments of its commit."""
+    taken = []
+    commit = made.warehouse.commit_compaction
+    made.warehouse.commit_compaction = lambda *args: taken.append(args) or commit(args[0], (), {}, args[3])
+    with pytest.raises(LakeFileError, match=r"The compaction of .* does not match"):
+        compact(made, days)
+    del made.warehouse.commit_compaction
+    return taken[0]
+
+
+def lake_files(warehouse, view="lake_article_bodies"):
+    """The lake files that a view of the published file would read."""
+    with shown(warehouse) as connection:
+        query = "SELECT sql FROM duckdb_views() WHERE view_name = ?"
+        words = [one for (text,) in connection.execute(query, [view]).fetchall() for one in text.split("'")]
+    return [one for one in words if one.startswith("/") and one.endswith(".parquet")]
 
 
 @pytest.fixture(autouse=True)
@@ -214,40 +271,16 @@ def _warehouse(data, clock):
 
 
 @pytest.fixture
-def elsewhere(tmp_path):
-    """Runs Python lines that know of DuckDB alone in a process and a folder of their own.
-
-    Gives the lines it printed.
-    """
-
-    def run(program, path):
-        command = [
-            sys.executable,
-            "-c",
-            NO_BAR + "import duckdb, sys\npath = sys.argv[1]\n" + textwrap.dedent(program),
-            str(path),
-        ]
-        told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120)
-        return told.stdout.splitlines()
-
-    return run
-
-
-@pytest.fixture
 def make(tmp_path):
     """A new lake and warehouse each time, for tests that need several."""
     count = iter(range(1_000_000))
 
-    return lambda: _mirror(tmp_path / f"data-{next(count)}")
+    return lambda: mirror_in(tmp_path / f"data-{next(count)}")
 
 
 @pytest.fixture
 def mirror(make):
     return make()
-
-
-def _mirror(data):
-    return SimpleNamespace(data=data, lake=Lake(data), warehouse=_warehouse(data, Clock()))
 
 
 @pytest.fixture(scope="module")
@@ -259,7 +292,7 @@ def again(tmp_path_factory):
 
     @cache
     def first(begin, *words):
-        made = _mirror(tmp_path_factory.mktemp("first"))
+        made = mirror_in(tmp_path_factory.mktemp("first"))
         told = begin(made, *words)
         close_all()
         return made, told
@@ -276,30 +309,6 @@ def again(tmp_path_factory):
         return told
 
     return copied
-
-
-@pytest.fixture
-def small_disk(tmp_path, clock):
-    """A mirror on a disk of its own; within `with small_disk.full():` nothing more can be written to it."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(disk)]
-    if (told := subprocess.run(mount, capture_output=True, text=True, check=False)).returncode:
-        pytest.skip(f"no file system can be mounted here: {told.stderr.strip()}")
-
-    @contextlib.contextmanager
-    def full():
-        ballast = disk / "ballast"
-        with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
-            while True:
-                file.write(bytes(4096))
-        yield
-        ballast.unlink()
-
-    try:
-        yield SimpleNamespace(data=disk, lake=Lake(disk), warehouse=Warehouse(disk, clock=clock), full=full)
-    finally:
-        subprocess.run(["umount", "--lazy", str(disk)], capture_output=True, check=False)
 
 
 @pytest.fixture
@@ -322,23 +331,12 @@ def killing():
     return started
 
 
-@pytest.fixture(scope="session")
-def make_lake():
-    """`make_lake(data)`: a lake below any folder, for fixtures that outlive one test."""
-    return Lake
-
-
 @pytest.fixture
 def state():
     """`state(warehouse)`: the whole current state as comparable text, both maxima included."""
 
     def read(warehouse):
         with looking(warehouse) as connection:
-            return {
-                table: sorted(
-                    repr(row) for row in connection.sql(f"SELECT * FROM {table}").to_arrow_table().to_pylist()
-                )
-                for table in ("articles", "internal.titles", "internal.pages")
-            }
+            return lasting(connection, ("articles", "internal.titles", "internal.pages"))
 
     return read

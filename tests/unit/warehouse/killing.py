@@ -1,8 +1,8 @@
 """Runs the warehouse's steps in children that are killed at random moments; started by `test_kills.py`.
 
 This process never opens DuckDB itself, so that its children can be forked cheaply from a clean state. Two editions of
-the same hours alternate, so that every child has something to redo. A child tells each phase as it begins; the parent
-aims at one phase after the other, waits a random part of the time that phase has taken so far, and kills.
+the same hours alternate, so that every child has something to redo. A child writes each phase down as it begins. It is
+killed a random part of the time that a phase has taken so far after that phase has begun, one phase after the other.
 
 Before that, each child kills itself before a later statement of the same operation, and checks that the one before it
 left nothing half done.
@@ -12,12 +12,12 @@ import json
 import os
 import pickle
 import random
-import select
 import signal
 import sys
 import time
 import traceback
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import duckdb
@@ -34,16 +34,13 @@ def check(warehouse):
     """What is published is whole: rows as the ledger says, articles as the changes say, no hour half."""
     if not warehouse.published_path.exists():
         return
-    rows, promised = warehouse.sql(
-        "SELECT (SELECT count(*) FROM article_changes), (SELECT sum(row_count - duplicate_count)::BIGINT FROM loads "
-        "WHERE table_name = 'article_changes')"
-    ).rows[0]
-    assert rows == (promised or 0), (rows, promised)
-    rows, promised = warehouse.sql(
-        "SELECT (SELECT count(*) FROM snapshot_articles), (SELECT sum(row_count - duplicate_count)::BIGINT FROM "
-        "snapshots)"
-    ).rows[0]
-    assert rows == (promised or 0), (rows, promised)
+    for table, ledger in (
+        ("article_changes", "loads WHERE table_name = 'article_changes'"),
+        ("snapshot_articles", "snapshots"),
+    ):
+        promised = f"SELECT coalesce(sum(row_count - duplicate_count), 0)::BIGINT FROM {ledger}"
+        [(rows, wanted)] = warehouse.sql(f"SELECT (SELECT count(*) FROM {table}), ({promised})").rows
+        assert rows == wanted, (table, rows, wanted)
     warehouse.sql(
         "SELECT count(*), max(html) FROM article_bodies JOIN articles USING (project_id, article_id, version_id)"
     )
@@ -108,30 +105,23 @@ def operate(data, files, operation, number):
         warehouse.apply_changes()
 
 
-def ended(function, *args):
-    """Run a function, and end this process with 0 if it succeeded."""
-    code = 1
-    try:
-        function(*args)
-        code = 0
-    except BaseException:
-        traceback.print_exc()
-        raise
-    finally:
-        os._exit(code)
-
-
 def forked(function, *args):
-    """Run a function in a child; return its exit code, or None if it was killed."""
+    """Run a function in a child; return True if it was killed."""
     pid = os.fork()
     if pid == 0:
-        ended(function, *args)
-    _, status = os.waitpid(pid, 0)
-    if os.WIFSIGNALED(status):
-        return None
-    if os.WEXITSTATUS(status) != 0:
+        code = 1
+        try:
+            function(*args)
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+            raise
+        finally:
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if code > 0:
         raise SystemExit("a child failed")
-    return 0
+    return code < 0
 
 
 def each_statement(data, files, step):
@@ -139,85 +129,66 @@ def each_statement(data, files, step):
     kills = {}
     for operation in ("load", "snapshot", "apply"):
         kills[operation] = 0
-        while forked(operate, data, files, operation, 2 + step * kills[operation]) is None:
+        while forked(operate, data, files, operation, 2 + step * kills[operation]):
             kills[operation] += 1
     return kills
 
 
-def work(data, files, tell):
-    """The steps of a run."""
+def work(data, files, told, aimed, delay):
+    """The steps of a run, killed some time after one of them has begun."""
+
+    def begin(phase):
+        with told.open("a") as file:
+            file.write(f"{phase} {time.perf_counter()}\n")
+        if phase == aimed:
+            signal.setitimer(signal.ITIMER_REAL, delay)  # nobody handles its signal, so it ends the process
+
+    begin("start")
     warehouse = Warehouse(data, lock_timeout=30.0)
-    tell("start")
     check(warehouse)
     if warehouse.published_path.exists():
         check_build(warehouse)
     if not warehouse.is_complete():
-        tell("replaced")
+        begin("replaced")
         warehouse.note_complete()
-    tell("load")
+    begin("load")
     for file in files.hours:
         warehouse.load_hour(file.batch_hour, [file], dataset=datasets.ARTICLE_CHANGES)
-    tell("snapshot")
+    begin("snapshot")
     warehouse.load_snapshot(files.snapshot, keep_replaced=0, reload=True)
-    tell("apply")
+    begin("apply")
     warehouse.apply_changes()
-    tell("publish")
+    begin("publish")
     warehouse.publish({"service": "kills"})
-    tell("merge")
+    begin("merge")
     Warehouse(data, clock=lambda: datetime.now(UTC) + timedelta(days=os.getpid())).merge_row_groups()
-    tell("end")
-
-
-def wait_for(source, phase, times):
-    """Reads the child's phases until `phase` begins; notes how long each took. Returns the last phase told."""
-    last, began, buffered = "start", time.perf_counter(), b""
-    while last not in (phase, "end"):
-        content = os.read(source, 4096)
-        if not content:
-            return "died"
-        buffered += content
-        *lines, buffered = buffered.split(b"\n")
-        for line in lines:
-            times[last], last, began = time.perf_counter() - began, line.decode(), time.perf_counter()
-    return last
-
-
-def run(data, files, phase, times, chance):
-    """One child, killed in or after `phase`; returns the phase in which it was, or `end`."""
-    source, output = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(source)
-        ended(work, data, files, lambda phase: os.write(output, phase.encode() + b"\n"))
-    os.close(output)
-    last = wait_for(source, phase, times)
-    if last == phase:
-        ready, _, _ = select.select([source], [], [], chance.random() * times.get(phase, 0.1))
-        told = os.read(source, 4096).decode().split() if ready else []
-        last = told[-1] if told else last
-        os.kill(pid, signal.SIGKILL)
-    _, status = os.waitpid(pid, 0)
-    os.close(source)
-    if last == "died" or (os.WIFEXITED(status) and os.WEXITSTATUS(status) != 0):
-        raise SystemExit(f"a child failed in phase {last} with status {status}")
-    return last
+    begin("end")
 
 
 def main(data, pickled, step, kills, seed):
-    editions = pickle.loads(Path(pickled).read_bytes())
-    chance = random.Random(seed)
-    times = {}
+    editions = pickle.loads(pickled.read_bytes())
+    chance, told, seconds = random.Random(seed), pickled.with_name("phases"), {}
     hits = dict.fromkeys(("start", "replaced", *PHASES, "end"), 0)
-    run(data, editions[1], "end", times, chance)
+
+    def run(files, aimed=None):
+        """One child; returns the phase in which it was killed, or `end`."""
+        told.write_text("")
+        forked(work, data, files, told, aimed, 1e-6 + chance.random() * seconds.get(aimed, 0.0))
+        begun = [line.split() for line in told.read_text().splitlines()]
+        for (phase, at), (_, next_at) in pairwise(begun):
+            seconds[phase] = float(next_at) - float(at)
+        return begun[-1][0]
+
+    run(editions[1])
     before_statements = each_statement(data, editions[0], step)
     for number in range(_MOST * kills):
         # where the machine is busy, a short phase may be over before the kill
         if number >= kills and all(hits[phase] for phase in PHASES):
             break
-        hits[run(data, editions[(number + 1) % 2], PHASES[number % len(PHASES)], times, chance)] += 1
-    run(data, editions[0], "end", times, chance)
+        hits[run(editions[(number + 1) % 2], PHASES[number % len(PHASES)])] += 1
+    run(editions[0])
     sys.stdout.write(json.dumps([before_statements, hits]))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:]))

@@ -13,15 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from assets.steps import housekeeping
-from assets.steps.compaction import compact_lake
 from resources import datasets
 from resources.datasets import ENTITY_CHANGES, SNAPSHOT_ENTITIES
-from resources.engine import Engine
 from resources.lake import LakeError, Layout
-from resources.warehouse import LakeFileError, Snapshot, Warehouse
+from resources.warehouse import Snapshot, Warehouse
 from resources.warehouse.database.connect import answer
 from resources.warehouse.views.lake import make_views, sources
 from tests.builds import ask, looking, shown
+from tests.unit.warehouse.conftest import compact, rewritten
 
 VIEWS = ("snapshot_articles", "article_bodies")
 #: What `articles` is made of, and what it was.
@@ -31,11 +30,6 @@ OTHERS = (
     "internal.snapshot_states",
     "articles_at('2026-11-01 04:00:00+00', inexact := true)",
 )
-
-
-def compact(made, days=0, **more):
-    made.warehouse._clock.now += timedelta(days=days)
-    return compact_lake(Layout(made.data), made.warehouse, Engine(workers=1), memory_bytes=1 << 18, threads=2, **more)
 
 
 def version_of(lake, edition=0, chunks=5, project="enwiki"):
@@ -69,7 +63,7 @@ def load(made, *editions, keep_replaced=2, hours=(1,)):
             made.lake.change(3, "Page 3", 60 * hour, html="newer"),
             made.lake.change(9, "Page 9", 60 * hour, "delete"),
         ]
-        made.warehouse.load_hour(made.lake.hour(hour), [made.lake.file(hour, rows)], dataset=datasets.ARTICLE_CHANGES)
+        made.warehouse.load_hour(made.lake.hour(hour), [made.lake.file(hour, rows)])
     made.warehouse.apply_changes()
 
 
@@ -96,21 +90,13 @@ def rows_of(warehouse, table):
     return ask(warehouse, f"SELECT count(*) FROM {table}")[0][0]
 
 
-def rewritten(made):
-    """A compaction of the newest version that is rewritten and not taken in: the arguments of its commit."""
-    taken = []
-    commit = made.warehouse.commit_compaction
-    made.warehouse.commit_compaction = lambda *args: taken.append(args) or commit(args[0], (), {}, args[3])
-    with pytest.raises(LakeFileError, match=r"The compaction of the version .* of enwiki_namespace_0 does not match"):
-        compact(made)
-    del made.warehouse.commit_compaction
-    return taken[0]
-
-
 def test_each_version_becomes_one_sorted_file_with_the_same_rows_in_all_columns_and_views(mirror, state):
     load(mirror, 0, 1)
     before, articles = content(mirror.warehouse, *OTHERS), state(mirror.warehouse)
     assert all(before.values())
+    told = r"version .{8} of enwiki_namespace_0 can temporarily need .*The files are unchanged"
+    with pytest.raises(LakeError, match=told):
+        compact(mirror, min_free_gb=1e6)
     with duckdb.connect() as alone:
         query = "SELECT DISTINCT * EXCLUDE (filename) FROM read_parquet(?, hive_partitioning = false, filename = true) "
         query += "QUALIFY row_number() OVER (PARTITION BY snapshot_version, article_id, version_id "
@@ -210,29 +196,6 @@ def test_a_version_that_is_no_longer_kept_goes_with_its_files_and_a_dropped_proj
     assert content(warehouse) == before
 
 
-def test_what_cannot_be_compacted_is_left_and_a_kill_at_any_phase_leaves_what_the_next_compaction_finishes(
-    mirror, again, killing
-):
-    before = again(mirror, first_version, 1)
-    told = r"version .{8} of enwiki_namespace_0 can temporarily need .*The files are unchanged"
-    with pytest.raises(LakeError, match=told):
-        compact(mirror, min_free_gb=1e6)
-    path = Path(names(mirror.warehouse)[0])
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-100])
-    with pytest.raises(LakeError, match="cannot be read"):
-        compact(mirror)
-    path.write_bytes(whole)
-    assert len(set(names(mirror.warehouse))) == 4
-    with killing(mirror.data, "2026-11-09") as kill_at:
-        for phase in ("taking in", "taken in"):
-            kill_at(phase)
-            assert content(mirror.warehouse, "articles") == before, phase
-            assert [(phase, len(set(names(mirror.warehouse))))] == [(phase, 1 if phase == "taken in" else 4)]
-    assert compact(mirror) == []
-    assert list(mirror.data.rglob("*.unfinished")) == []
-
-
 def test_few_files_are_left_alone_and_large_ones_are_no_reason(mirror):
     mirror.warehouse.load_snapshot(version_of(mirror.lake, chunks=4))
     assert mirror.warehouse.compactions(datasets.SNAPSHOT_ARTICLES) == []
@@ -247,12 +210,6 @@ def test_few_files_are_left_alone_and_large_ones_are_no_reason(mirror):
 # --- Wikidata ---------------------------------------------------------------------------------------------------------
 
 WIKIDATA = "wikidatawiki"
-
-
-def write(lake, folder, identifier, dataset, rows, **own):
-    """A lake file named by its rows, and what a conversion says of it."""
-    whole = [dict.fromkeys(dataset.table.schema.names) | row for row in rows]
-    return lake._written(folder, identifier, repr(rows).encode(), whole, dataset.table, **own)
 
 
 def entity(name, moment, statements, change_type="update", **more):
@@ -275,8 +232,8 @@ def hour_of(lake, number, edition=0):
             *(entity(f"Q{namespace}", hour, f"{number} {version} {edition}", version_id=version) for version in (2, 1)),
             entity(f"Q{20 + number}", hour, "gone", "delete"),
         ]
-        folder, name = f"{ENTITY_CHANGES.name}/date={hour:%Y-%m-%d}/hour={hour:%H}", f"{WIKIDATA}_namespace_{namespace}"
-        files.append(write(lake, folder, name, ENTITY_CHANGES, [row | place for row in rows], **place))
+        folder, name = f"date={hour:%Y-%m-%d}/hour={hour:%H}", f"{WIKIDATA}_namespace_{namespace}"
+        files.append(lake.of(ENTITY_CHANGES, folder, name, rows, **place))
     return files
 
 
@@ -333,11 +290,12 @@ def test_the_chunks_of_a_snapshot_show_the_same_bodies_when_they_are_compacted(m
         "project_id": WIKIDATA,
         "namespace_id": 0,
     }
-    folder = f"{SNAPSHOT_ENTITIES.name}/{own['snapshot_id']}/{'e' * 8}"
+    folder = f"{own['snapshot_id']}/{'e' * 8}"
     files = []
     for number in range(5):
-        rows = [entity(f"Q{one}", mirror.lake.hour(number), number) | own for one in (7 * number % 5, 10 + number, 30)]
-        files.append(write(mirror.lake, folder, f"{own['snapshot_id']}_chunk_{number}", SNAPSHOT_ENTITIES, rows))
+        rows = [entity(f"Q{one}", mirror.lake.hour(number), number) for one in (7 * number % 5, 10 + number, 30)]
+        chunk = f"{own['snapshot_id']}_chunk_{number}"
+        files.append(mirror.lake.of(SNAPSHOT_ENTITIES, folder, chunk, rows, **own))
     snapshot = Snapshot(*own.values(), tuple(files), 5, mirror.lake.hour(5), SNAPSHOT_ENTITIES)
     mirror.warehouse.load_snapshot(snapshot)
     mirror.warehouse.apply_entity_changes()

@@ -4,8 +4,6 @@ The same rows, whatever happens before, between and after, and few files however
 """
 
 import random
-import subprocess
-import sys
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,30 +13,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from assets.steps import compaction, housekeeping
+from assets.steps import compaction
 from assets.steps.compaction import compact_lake
 from resources.datasets.paths import with_bodies
 from resources.engine import Engine
 from resources.lake import LakeError, Layout
 from resources.lake.parquet import compaction as rewriting
 from resources.lake.parquet import sorting
-from resources.lake.parquet.writer import ParquetFile
 from resources.lake_files import CompactedFile
 from resources.warehouse import LakeFileError, Warehouse, WarehouseBusyError
 from resources.warehouse.compaction.plan import SPANS, Unit, merges
 from resources.warehouse.database.connect import answer
 from tests.builds import shown
+from tests.unit.warehouse.conftest import compact, lake_files, rewritten
 
 PROJECTS = ("dewiki", "enwiki")
 #: Makes four files of an hour, which are compacted by themselves; two are not.
 BOTH = (0, 10)
 ROOT = Path(__file__).parents[3]
-
-
-def compact(made, days=3):
-    """What is due some days later."""
-    made.warehouse._clock.now += timedelta(days=days)
-    return compact_lake(Layout(made.data), made.warehouse, Engine(workers=1), memory_bytes=1 << 20, threads=2)
 
 
 def files_of(lake, hour, edition=0, projects=PROJECTS, namespaces=(0,)):
@@ -87,20 +79,13 @@ def first_hours(made, count, namespaces=(0,)):
     return content(made.warehouse)
 
 
-def names(warehouse):
-    """The lake files that a published file would read bodies from."""
-    with shown(warehouse) as connection:
-        [(text,)] = answer(connection, "SELECT sql FROM duckdb_views() WHERE view_name = 'lake_article_bodies'")
-    return [one for one in text.split("'") if one.startswith("/") and one.endswith(".parquet")]
-
-
 def test_a_day_becomes_one_file_with_the_same_rows_in_all_columns(mirror, again):
     before = again(mirror, first_hours, 2, BOTH)
     lake = f"'{mirror.data}/lake/article_changes/**/*.parquet'"
-    [done] = compact(mirror)
+    [done] = compact(mirror, days=3)
     assert (done.read_files, done.written_files, done.given_up_count) == (8, 1, 0)
     assert content(mirror.warehouse) == before
-    [bodies] = names(mirror.warehouse)
+    [bodies] = lake_files(mirror.warehouse)
     rows = bodies.replace(".bodies.", ".rows.")
     with duckdb.connect() as alone:
         # repeated events apart, which are in no table
@@ -116,7 +101,7 @@ def test_a_day_becomes_one_file_with_the_same_rows_in_all_columns(mirror, again)
         found = alone.execute(f"SELECT {', '.join(keys[:4])} FROM '{rows}'").fetchall()
         assert found == sorted(found)
         assert len(pq.read_schema(bodies)) == len(keys) + 2
-    assert compact(mirror, 0) == []
+    assert compact(mirror) == []
     mirror.warehouse.publish()
     found = mirror.warehouse.sql("SELECT name, wikitext FROM article_text('enwiki', 'Page_3')").rows
     assert found == [("Page 3", "3 0 0")]
@@ -130,14 +115,14 @@ def test_rows_lie_in_larger_row_groups_than_their_bodies_and_both_files_end_with
     monkeypatch.setattr(sorting, "GROUP_ROWS", 3)
     monkeypatch.setattr(rewriting, "_TOGETHER", 4)
     monkeypatch.setattr(compaction, "FILE_BYTES", file_bytes)
-    [done] = compact(mirror)
+    [done] = compact(mirror, days=3)
     assert done.written_files > 1
     # what is read back to be written once more lies in row groups of two sizes
     load(mirror, [1], 1)
     load(mirror, [1])
     [done] = compact(mirror, 12)
     assert content(mirror.warehouse) == before
-    bodies = names(mirror.warehouse)
+    bodies = lake_files(mirror.warehouse)
     assert len(bodies) == done.written_files > 1
     keys = ["project_id", "article_id", "version_id", "batch_hour", "namespace_id", "file_row", "change_type"]
     for path in bodies:
@@ -156,7 +141,7 @@ def test_bodies_of_months_lie_in_larger_row_groups(mirror, again, monkeypatch):
         load(mirror, hours, namespaces=BOTH)
         done, *_ = compact(mirror, days)
         assert done.merge.span not in found
-        [path] = names(mirror.warehouse)
+        [path] = lake_files(mirror.warehouse)
         with pq.ParquetFile(path) as file:
             found[done.merge.span] = (file.metadata.num_row_groups, file.metadata.num_rows)
     assert found["day"][0] == found["day"][1]
@@ -168,22 +153,22 @@ def test_bodies_of_months_lie_in_larger_row_groups(mirror, again, monkeypatch):
 def test_what_is_dropped_is_left_out_and_what_comes_back_as_it_was_is_compacted_into_the_same_file(mirror, again):
     before = again(mirror, first_hours, 1, BOTH)
     mirror.warehouse._clock.now = mirror.lake.hour(1) + timedelta(minutes=40)
-    assert [one.merge.span for one in compact(mirror, 0)] == ["hour"]
-    [first] = names(mirror.warehouse) if content(mirror.warehouse) == before else []
+    assert [one.merge.span for one in compact(mirror)] == ["hour"]
+    [first] = lake_files(mirror.warehouse) if content(mirror.warehouse) == before else []
     for project in PROJECTS:
         mirror.warehouse.drop_project(project)
     load(mirror, [0], namespaces=BOTH)
-    compact(mirror, 0)
+    compact(mirror)
     assert content(mirror.warehouse) == before
-    assert names(mirror.warehouse) == [first]
+    assert lake_files(mirror.warehouse) == [first]
     mirror.warehouse.drop_project("enwiki")
     assert (mirror.warehouse.dropped_in("enwiki"), mirror.warehouse.dropped_in("dewiki")) == (1, 0)
-    [done] = compact(mirror, 0)
+    [done] = compact(mirror)
     assert (done.read_files, mirror.warehouse.dropped_in("enwiki")) == (1, 0)
     with duckdb.connect() as alone:
-        [path] = names(mirror.warehouse)
+        [path] = lake_files(mirror.warehouse)
         assert alone.execute(f"SELECT DISTINCT project_id FROM '{path}'").fetchall() == [("dewiki",)]
-    assert compact(mirror, 0) == []
+    assert compact(mirror) == []
 
 
 def test_what_cannot_be_compacted_keeps_nothing_else_from_it_and_the_disk_is_never_filled(mirror):
@@ -192,29 +177,17 @@ def test_what_cannot_be_compacted_keeps_nothing_else_from_it_and_the_disk_is_nev
     mirror.warehouse._clock.now += timedelta(days=3)
     with pytest.raises(LakeError, match=r"must leave 1,?000,?000.* free .*The files are unchanged\. Free some space"):
         compact_lake(Layout(mirror.data), mirror.warehouse, Engine(workers=1), min_free_gb=1e6)
-    assert len(names(mirror.warehouse)) == 8
-    whole = (damaged := Path(names(mirror.warehouse)[-1])).read_bytes()
+    assert len(lake_files(mirror.warehouse)) == 8
+    whole = (damaged := Path(lake_files(mirror.warehouse)[-1])).read_bytes()
     damaged.write_bytes(whole[:-100])
     again = (
         r"cannot be read .*[Nn]othing was changed\. If the archive still exists, the next publication converts it again"
     )
     with pytest.raises(LakeError, match=again):
-        compact(mirror, 0)
+        compact(mirror)
     damaged.write_bytes(whole)
     assert content(mirror.warehouse) == before
-    assert len(names(mirror.warehouse)) == 5
-
-
-def prepared(made):
-    """A compaction, rewritten and not taken in."""
-    made.warehouse._clock.now += timedelta(days=3)
-    taken = []
-    commit = made.warehouse.commit_compaction
-    made.warehouse.commit_compaction = lambda *args: taken.append(args) or commit(args[0], (), {}, args[3])
-    with pytest.raises(LakeFileError):
-        compact(made)
-    del made.warehouse.commit_compaction
-    return taken[0]
+    assert len(lake_files(mirror.warehouse)) == 5
 
 
 def test_files_that_are_gone_or_hold_other_rows_are_not_taken_in_and_what_is_loaded_meanwhile_keeps_its_own(
@@ -223,7 +196,7 @@ def test_files_that_are_gone_or_hold_other_rows_are_not_taken_in_and_what_is_loa
     compacted, plain = make(), make()
     for made in (compacted, plain):
         before = again(made, first_hours, 2, BOTH)
-    merge, files, counts, dataset = prepared(compacted)
+    merge, files, counts, dataset = rewritten(compacted, days=3)
 
     def refused(files, counts, match):
         with pytest.raises(LakeFileError, match=match):
@@ -242,50 +215,24 @@ def test_files_that_are_gone_or_hold_other_rows_are_not_taken_in_and_what_is_loa
         load(made, [1], 1, projects=["enwiki"], namespaces=(0,))
     assert compacted.warehouse.commit_compaction(merge, files, counts, dataset) == 7 == len(merge.parts) - 1
     assert content(compacted.warehouse) == content(plain.warehouse)
-    assert len(names(compacted.warehouse)) == 2
-
-
-def test_a_kill_between_a_file_and_its_bodies_leaves_what_was_and_the_next_compaction_makes_both(
-    mirror, again, monkeypatch
-):
-    before = again(mirror, first_hours, 2)
-    landed = []
-
-    def land(file):
-        if landed:
-            raise LakeError("The process ends here.")
-        landed.append(file.target)
-        kept(file)
-
-    kept = ParquetFile.land
-    with monkeypatch.context() as killed:
-        killed.setattr(ParquetFile, "land", land)
-        with pytest.raises(LakeError, match="ends here"):
-            compact(mirror)
-    assert content(mirror.warehouse) == before
-    assert landed[0].exists()
-    clock = mirror.warehouse._clock
-    cleaning = housekeeping.clean(Layout(mirror.data), mirror.warehouse, now=clock.now)
-    assert landed[0].relative_to(mirror.data).as_posix() in {one.path for one in (*cleaning.freed, *cleaning.waiting)}
-    [done] = compact(mirror)
-    assert done.written_files == 1
-    assert content(mirror.warehouse) == before
+    assert len(lake_files(compacted.warehouse)) == 2
 
 
 def test_two_compactions_at_a_time_are_one_too_many(mirror, again):
     again(mirror, first_hours, 2)
     with Warehouse(mirror.data).compacting(), pytest.raises(WarehouseBusyError, match="could not compact the lake"):
-        compact(mirror)
+        compact(mirror, days=3)
 
 
 def test_a_kill_at_any_phase_leaves_what_the_next_compaction_finishes(mirror, again, killing):
     before = again(mirror, first_hours, 2)
     with killing(mirror.data, "2026-11-09") as kill_at:
+        # a file is written before its bodies are
         for *phases, phase in (("spilling", "writing", "written"), ("taking in",), ("taken in",)):
             for one in (*phases, phase):
                 kill_at(one)
             assert content(mirror.warehouse) == before, phase
-            assert [(phase, len(names(mirror.warehouse)))] == [(phase, 1 if phase == "taken in" else 4)]
+            assert len(lake_files(mirror.warehouse)) == (1 if phase == "taken in" else 4), phase
     assert compact(mirror, 0.25) == []
     assert list(mirror.data.rglob("*.unfinished")) == []
     assert content(mirror.warehouse) == before
@@ -350,46 +297,3 @@ def test_files_of_the_greatest_size_are_left_alone():
     assert merges(units, start + timedelta(days=90)) == []
     small = [Unit(str(day), "day", start + timedelta(days=day), 1, 90_000_000) for day in range(31)]
     assert [(merge.span, merge.file_count) for merge in merges(small, start + timedelta(days=90))] == [("month", 31)]
-
-
-LONG = """\
-import sys
-from datetime import UTC, datetime
-from pathlib import Path
-from assets.steps.compaction import compact_lake
-from resources.engine import Engine
-from resources.lake import Layout
-from resources.warehouse import Warehouse
-
-data = Path(sys.argv[1])
-warehouse = Warehouse(data, clock=lambda: datetime(2026, 11, 9, tzinfo=UTC))
-print(len(compact_lake(Layout(data), warehouse, Engine(workers=1), threads=1)))
-print(next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) << 10)
-"""
-
-
-@pytest.mark.soak
-def test_a_body_of_200_megabytes_is_compacted_in_bounded_memory_and_found_by_its_title(mirror):
-    long = "".join(random.Random(1).choices("abcdefgh ", k=10_000)) * 20_000
-    for hour in range(4):
-        rows = [
-            mirror.lake.change(page, f"Page {page}", 60 * hour + page, wikitext=f"{page} {hour}") for page in range(9)
-        ]
-        if hour == 3:
-            rows[4]["wikitext"] = long
-        mirror.warehouse.load_hour(mirror.lake.hour(hour), [mirror.lake.file(hour, rows)])
-    mirror.warehouse.apply_changes()
-    command = [sys.executable, "-c", LONG, str(mirror.data)]
-    told = subprocess.run(command, cwd=ROOT, check=True, timeout=600, capture_output=True, text=True)
-    done, peak = map(int, told.stdout.split())
-    assert done == 1
-    # the rows of a step, and of what is longer than a row group four times its length
-    assert peak < (512 << 20) + 4 * len(long)
-    mirror.warehouse._clock.now += timedelta(days=9)
-    mirror.warehouse.publish()
-    assert all("compacted" in name for name in names(mirror.warehouse))
-    query = (
-        "SELECT length(wikitext) FROM article_bodies WHERE project_id = 'enwiki' AND article_id = 4 ORDER BY source_at"
-    )
-    assert mirror.warehouse.sql(query).rows == [(3,), (3,), (3,), (len(long),)]
-    assert mirror.warehouse.sql("SELECT wikitext = ? FROM article_text('enwiki', 'Page_4')", [long]).rows == [(True,)]

@@ -8,25 +8,18 @@ import pytest
 from resources.warehouse import QueryError
 from resources.warehouse.read.reading import confine, confined
 from tests.builds import OpenWarehouse, lay
+from tests.unit.warehouse.conftest import Lake
 
 #: Ways out; `{lake}` is the folder of the lake, `{outside}` a folder beside the data folder with a file `secret.txt`.
 READING = [
     "FROM read_text('{outside}/secret.txt')",
-    "FROM read_blob(['{outside}/secret.txt'])",
-    "FROM read_csv('{outside}/secret.txt')",
     "FROM '{outside}/secret.txt'",
     "FROM glob('{outside}/*')",
-    "FROM sniff_csv('{outside}/secret.txt')",
     "FROM parquet_metadata('{outside}/secret.txt')",
-    "FROM read_text('file://{outside}/secret.txt')",
     "FROM read_text('{lake}/link/secret.txt')",
-    "FROM read_text('{lake}/link.txt')",
     "FROM read_text('{lake}/../../outside/secret.txt')",
-    "FROM read_text('{lake}/none/../../../outside/secret.txt')",
     "FROM read_text('{lake}/../state/tokens.json')",
-    "FROM read_text('/proc/self/environ')",
     "FROM read_parquet('https://127.0.0.1:9/a.parquet')",
-    "FROM read_parquet('s3://bucket/a.parquet')",
     "SELECT getenv('HOME')",
     "EXPLAIN ANALYZE FROM read_text('{outside}/secret.txt')",
     "SELECT * FROM query('FROM read_text(''{outside}/secret.txt'')')",
@@ -35,7 +28,6 @@ READING = [
     "CREATE SECRET (TYPE s3)",
     "FROM duckdb_secrets()",
     "INSTALL httpfs",
-    "LOAD httpfs",
     "LOAD '{outside}/secret.txt'",
 ]
 _COPY = "COPY (SELECT 1) TO '{lake}/written.csv'"
@@ -58,39 +50,19 @@ WRITING = [
     "FROM system.main.\"JSON_Execute_Serialized_SQL\" /**/ (json_serialize_sql('WITH t AS ({copy}) FROM t'))",
     "SELECT (SELECT 1 FROM json_execute_serialized_sql(json_serialize_sql('WITH t AS ({copy}) FROM t')))",
     "FROM destroy_external_resource('json_execute_serialized_sql', json_serialize_sql('WITH t AS ({copy}) FROM t'))",
-    (
-        "SELECT 1 WHERE EXISTS (FROM range(2), LATERAL json_execute_serialized_sql("
-        "json_serialize_sql('WITH t AS ({copy}) FROM t')))"
-    ),
     "FROM truncate_duckdb_logs()",
     "FROM query('FROM json_execute_serialized_sql(json_serialize_sql(''SELECT 1''))')",
     "PRAGMA json_execute_serialized_sql(json_serialize_sql('WITH t AS ({copy}) FROM t'))",
     "EXPORT DATABASE '{lake}/exported'",
-    "EXPORT DATABASE '{outside}/exported'",
     "ATTACH '{lake}/written.duckdb'",
-    "ATTACH ':memory:' AS other",
     "FROM enable_logging(storage = 'file', storage_path = '{lake}/log')",
-    "CALL enable_logging(storage = 'file', storage_path = '{lake}/log')",
-    "PRAGMA enable_profiling = 'json'",
     "SET profiling_output = '{lake}/profile.json'",
-    "SET temp_directory = '{outside}/spill'",
     "CREATE TABLE memory.t AS SELECT 1",
-    "CREATE TEMP MACRO f() AS 1",
-    "INSERT INTO articles FROM articles",
     "DELETE FROM lookups",
-    "UPDATE about SET value = ''",
-    "DROP VIEW articles",
-    "PREPARE p AS SELECT 1",
     "SET enable_external_access = true",
-    "RESET enable_external_access",
-    "SET GLOBAL allowed_directories = ['/']",
     "SET lock_configuration = false",
-    "PRAGMA disable_object_cache",
     "USE memory",
-    "DETACH warehouse",
-    "CHECKPOINT",
     "",
-    "--",
 ]
 
 ANSWERED = [
@@ -124,16 +96,15 @@ def outside(tmp_path_factory):
     (folder / "secret.txt").write_text("secret")
     duckdb.connect(str(folder / "secret.duckdb")).close()
     (data / "lake" / "link").symlink_to(folder)
-    (data / "lake" / "link.txt").symlink_to(folder / "secret.txt")
     (data / "state" / "tokens.json").write_text("secret")
     return folder
 
 
 @pytest.fixture(scope="module")
-def mirror(outside, make_lake):
+def mirror(outside):
     """For tests that only read it."""
     data = outside.with_name("data")
-    warehouse, lake = OpenWarehouse(lay(data), lock_timeout=5.0), make_lake(data)
+    warehouse, lake = OpenWarehouse(lay(data), lock_timeout=5.0), Lake(data)
     changes = [lake.change(n, f"Page {n}", n, html=f"<p>{n}") for n in (1, 2, 3)]
     warehouse.load_hour(lake.hour(0), [lake.file(0, changes)])
     warehouse.publish()

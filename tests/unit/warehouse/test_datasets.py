@@ -7,15 +7,14 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import duckdb
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from resources import datasets
 from resources.datasets import Dataset, Family
-from resources.tables import REJECTED_LINES, Column, HourState, Table
+from resources.tables import Column, HourState, Table
 from resources.tables.declaration import BATCH_HOUR, INT, PROJECT_AND_NAMESPACE, SNAPSHOT_VERSION, TEXT
-from resources.warehouse import ConvertedFile, HourStatus, LakeFileError, Snapshot, Warehouse
+from resources.warehouse import HourStatus, LakeFileError, Snapshot, Warehouse
 from tests.builds import lay, loaded_digests
 from tests.declared import also
 
@@ -41,46 +40,18 @@ def declared():
         yield
 
 
-def write(path, table, rows):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_pylist([dict.fromkeys(table.schema.names) | row for row in rows], table.schema), path)
-    return path
-
-
-def counts(path, rows, digest, rejects=()):
-    rejects_path = None
-    if rejects:
-        place = {"batch_hour": START, "project_id": "of", "namespace_id": 99}  # the ledger knows better
-        line = place | {"archive": "a", "member": "m", "byte_offset": 0, "reason": "no JSON", "raw_bytes": 1}
-        lines = [line | {"line_number": n, "raw": raw} for n, raw in enumerate(rejects, 1)]
-        rejects_path = write(path.with_name(f"rejects.{path.name}"), REJECTED_LINES, lines)
-    return {
-        "path": path,
-        "rejects_path": rejects_path,
-        "identifier": path.name.split(".")[0],
-        "version": "v" * 32,
-        "digest": digest,
-        "row_count": len(rows),
-        "reject_count": len(rejects),
-        **dict.fromkeys(("update_count", "delete_count", "visibility_change_count"), 0),
-        **dict.fromkeys(("archive_bytes", "ndjson_bytes", "lake_bytes"), 1),
-    }
-
-
 def hour_file(lake, number, labels, project="enwiki", rejects=()):
     hour = lake.hour(number)
+    rows = [{"thing_id": n, "label": label, "body": "text"} for n, label in enumerate(labels)]
     own = {"batch_hour": hour, "project_id": project, "namespace_id": 0}
-    rows = [own | {"thing_id": n, "label": label, "body": "text"} for n, label in enumerate(labels)]
-    path = lake.data / f"lake/events/date={hour:%Y-%m-%d}/hour={hour:%H}/{project}.{'-'.join(labels)}.parquet"
-    return ConvertedFile(**counts(write(path, EVENTS.table, rows), rows, "/".join(labels), rejects), **own)
+    return lake.of(EVENTS, f"date={hour:%Y-%m-%d}/hour={hour:%H}", project, rows, rejects, **own)
 
 
 def cards(lake, version, labels, project="enwiki"):
     name, version = f"{project}_namespace_0", version * 32
+    rows = [{"thing_id": n, "label": label} for n, label in enumerate(labels)]
     own = {"snapshot_id": name, "snapshot_version": version, "project_id": project, "namespace_id": 0}
-    rows = [own | {"thing_id": n, "label": label} for n, label in enumerate(labels)]
-    path = write(lake.data / f"lake/cards/{name}/{version[:8]}/{name}.parquet", CARDS.table, rows)
-    file = ConvertedFile(**counts(path, rows, "/".join(labels), [b"{"]))
+    file = lake.of(CARDS, f"{name}/{version[:8]}", name, rows, [b"{"], **own)
     return Snapshot(name, version, project, 0, (file,), 1, lake.hour(3), CARDS)
 
 
@@ -92,7 +63,8 @@ def test_an_hour_is_replaced_with_ledger_rejects_and_coverage_and_the_articles_k
     load = warehouse.load_hour(lake.hour(0), first, dataset=EVENTS)
     assert (load.changed, load.row_count, load.duplicate_count, load.reject_count) == (True, 3, 0, 1)
     assert not warehouse.load_hour(lake.hour(0), first, dataset=EVENTS).changed
-    again = warehouse.load_hour(lake.hour(0), [hour_file(lake, 0, ["c"]), first[1]], dataset=EVENTS)
+    redone = hour_file(lake, 0, ["c"])
+    again = warehouse.load_hour(lake.hour(0), [redone, first[1]], dataset=EVENTS)
     assert (again.loaded_file_count, again.row_count, again.held_row_count) == (1, 1, 2)
     missing = HourStatus(lake.hour(2), "enwiki", 0, HourState.NOT_YET, "Because.")
     assert warehouse.record_statuses([missing], EVENTS) == 1
@@ -119,7 +91,7 @@ def test_an_hour_is_replaced_with_ledger_rejects_and_coverage_and_the_articles_k
     assert warehouse.sql("SELECT table_name, raw FROM rejects").rows == [("article_changes", b"x")]
     assert [row.row_count for row in warehouse.summary([lake.hour(0)], dataset=EVENTS)] == [1, 1]
     assert [row.row_count for row in warehouse.summary([lake.hour(0)], dataset=datasets.ARTICLE_CHANGES)] == [1]
-    assert set(loaded_digests(warehouse, lake.hour(0), EVENTS.name).values()) == {"c", "f"}
+    assert set(loaded_digests(warehouse, lake.hour(0), EVENTS.name).values()) == {redone.digest, first[1].digest}
     (audit,) = warehouse.audit([lake.hour(0)], EVENTS)
     assert (audit.row_count, audit.expected_count, audit.repeated_count, audit.early_count) == (2, 2, 0, 0)
     with warehouse.ledger() as ledger:
@@ -182,8 +154,8 @@ def test_tables_are_made_in_a_file_that_exists_stay_without_the_declaration_and_
         patch.setattr("resources.datasets._declared", [one for one in datasets.datasets() if one not in MORE])
         warehouse = Warehouse(lay(data), clock=clock)
         warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)])], dataset=datasets.ARTICLE_CHANGES)
-    path = write(data / "lake/colours/colours.parquet", COLOURS.table, [{"thing_id": 1, "label": "red"}])
-    assert warehouse.load_list(COLOURS, path) == 1
+    colours = lake.of(COLOURS, "", "colours", [{"thing_id": 1, "label": "red"}])
+    assert warehouse.load_list(COLOURS, colours.path) == 1
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("resources.datasets._declared", [one for one in datasets.datasets() if one not in MORE])
         warehouse.apply_changes()
@@ -206,11 +178,9 @@ def test_an_entity_and_a_page_of_one_hour_and_place_hide_nothing_of_each_other(l
     for number in range(2):
         hour = lake.hour(number)
         own = {"batch_hour": hour, "project_id": "wikidatawiki", "namespace_id": 0}
-        entity = own | {"entity_id": f"Q{number}", "change_type": "update", "event_at": hour, "statements_json": "{}"}
+        entity = {"entity_id": f"Q{number}", "change_type": "update", "event_at": hour, "statements_json": "{}"}
         rows = [entity | {"version_id": n} for n in (2, 1)]
-        path = lake.data / f"lake/{told.name}/date={hour:%Y-%m-%d}/hour={hour:%H}/wikidatawiki.parquet"
-        known = counts(write(path, told.table, rows), rows, "d")
-        entities = ConvertedFile(**known | {"update_count": 2, "lake_bytes": path.stat().st_size}, **own)
+        entities = lake.of(told, f"date={hour:%Y-%m-%d}/hour={hour:%H}", "wikidatawiki", rows, **own)
         changes = [lake.change(n, f"P{n}", 60 * number + 1, html="h") for n in (1, 2)]
         pages = lake.file(number, changes, project="wikidatawiki")
         both = [([entities], told), ([pages], datasets.ARTICLE_CHANGES)]

@@ -64,16 +64,23 @@ def test_every_view_and_macro_answers(data, seed, count, versions, calls_max):
         assert set(shown) == {name.replace('"', "").removeprefix("FROM ") for name in other[0] if "(" not in name}
 
 
+def line(project, number, **more):
+    """A record of a page."""
+    usual = {
+        "name": f"Page {number}",
+        "identifier": number,
+        "version": {"identifier": number},
+        "date_modified": "2026-11-19T05:10:11Z",
+        "is_part_of": {"identifier": project},
+        "namespace": {"identifier": 0},
+    }
+    return Raw(encode(usual | more))
+
+
 def bring(mirror, dataset, *records):
     """Bring in these records of a snapshot of the dataset."""
     place = dataset.places[0] if dataset.places else ("enwiki", 0)
-    usual = {
-        "date_modified": "2026-11-19T05:10:11Z",
-        "version": {"identifier": 7},
-        "is_part_of": {"identifier": place[0]},
-        "namespace": {"identifier": 0},
-    }
-    lines = [Raw(encode(usual | one)) for one in records]
+    lines = [line(place[0], 7, **one) for one in records]
     mirror.bring(dataset, place, lines, snapshot_id=f"{place[0]}_namespace_0", snapshot_version="abcdef01")
     assert mirror.rows[dataset.name] == len(records)
 
@@ -119,24 +126,20 @@ def test_odd_forms_and_moments_are_answered_and_leave_those_of_others_as_they_ar
 
 def test_sizes_beyond_64_bits_are_null(mirror):
     def edit(project, number, count, before=None):
-        return {
-            "name": f"Page {number}",
-            "identifier": number,
-            "version": {"identifier": number, "number_of_characters": count},
-            "previous_version": {} if before is None else {"identifier": 1, "number_of_characters": before},
-            "date_modified": "2026-11-19T05:10:11Z",
-            "event": {"identifier": str(number), "type": "update"},
-            "is_part_of": {"identifier": project},
-            "namespace": {"identifier": 0},
-        }
+        return line(
+            project,
+            number,
+            version={"identifier": number, "number_of_characters": count},
+            previous_version={} if before is None else {"identifier": 1, "number_of_characters": before},
+            event={"identifier": str(number), "type": "update"},
+        )
 
     largest = 2**63 - 1
     edits = {
         "enwiki": [edit("enwiki", 2, -largest, 600), edit("enwiki", 3, 10, 600), edit("enwiki", 4, largest, -600)],
         "frwiki": [edit("frwiki", number, largest) for number in range(10, 16)],
     }
-    for project, records in edits.items():
-        lines = [Raw(encode(one)) for one in records]
+    for project, lines in edits.items():
         mirror.bring(datasets.ARTICLE_CHANGES, (project, 0), lines, batch_hour=HOUR)
     mirror.warehouse.publish()
     sql = mirror.warehouse.sql
@@ -148,16 +151,8 @@ def test_sizes_beyond_64_bits_are_null(mirror):
 
 def test_dates_long_past_win_nothing_and_stop_nothing(mirror):
     def page(number, version, published):
-        record = {
-            "name": f"Page {number}",
-            "identifier": number,
-            "version": {"identifier": version},
-            "date_modified": "2026-11-19T05:10:11Z",
-            "event": {"identifier": f"e{number}.{version}", "type": "update", "date_published": published},
-            "is_part_of": {"identifier": "enwiki"},
-            "namespace": {"identifier": 0},
-        }
-        return Raw(encode(record))
+        event = {"identifier": f"e{number}.{version}", "type": "update", "date_published": published}
+        return line("enwiki", number, version={"identifier": version}, event=event)
 
     place, long_ago, hours = ("enwiki", 0), "0001-01-01T00:00:00Z", [HOUR, HOUR + timedelta(hours=1)]
     first, second = (f"{hour + timedelta(minutes=1):%Y-%m-%dT%H:%M:%SZ}" for hour in hours)

@@ -12,9 +12,9 @@ from unittest.mock import Mock
 import pytest
 
 from tests.builds import lay
+from tests.unit.warehouse.conftest import ROOT, lasting
 
 PROGRAM = Path(__file__).with_name("killing.py")
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -46,23 +46,8 @@ def editions(lake):
 
 
 def content(warehouse):
-    """Every table without what tells of time and repetition."""
-    queries = {
-        "article_changes": "FROM article_changes",
-        "articles": "FROM articles",
-        "titles": "FROM internal.titles",
-        "pages": "FROM internal.pages",
-        "hidden": "FROM internal.hidden_rows",
-        "snapshots": "SELECT * EXCLUDE (loaded_at, applied_at), applied_at IS NULL AS pending FROM snapshots",
-        "rejects": "FROM rejects",
-        "loads": "SELECT * EXCLUDE (loaded_at, applied_at), applied_at IS NULL AS pending FROM loads",
-        "hours": "SELECT * EXCLUDE (checked_at, load_count) FROM hours",
-    }
     with warehouse._connector.build("compare") as connection:
-        return {
-            name: sorted(repr(row) for row in connection.sql(query).to_arrow_table().to_pylist())
-            for name, query in queries.items()
-        }
+        return lasting(connection)
 
 
 #: Statements of an operation are some 40. Five kills at random moments are one in each phase; the editions alternate.

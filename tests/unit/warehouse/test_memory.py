@@ -2,16 +2,23 @@
 
 import json
 import os
+import random
 import re
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from assets.steps.compaction import compact_lake
 from benchmarks.pages import Pages
+from resources.engine import Engine
+from resources.lake import Layout
 from resources.warehouse import Warehouse
 from resources.warehouse.state import articles as current
+from tests.builds import close_all
+from tests.unit.warehouse.conftest import lake_files
 
 ROOT = Path(__file__).parents[3]
 #: What a process has besides: libraries, threads, and what DuckDB does not count.
@@ -32,6 +39,11 @@ def test_passes_follow_from_rows_and_memory(warehouse, limit, rows, passes):
 def rebuild(data, limit):
     warehouse = Warehouse(Path(data), memory_limit=limit)
     tell(warehouse.rebuild_articles().written_count)
+
+
+def compact(data):
+    warehouse = Warehouse(Path(data), clock=lambda: datetime(2026, 11, 9, tzinfo=UTC))
+    tell(len(compact_lake(Layout(Path(data)), warehouse, Engine(workers=1), threads=1)))
 
 
 def tell(written):
@@ -63,3 +75,29 @@ def test_a_million_pages_are_made_anew_in_little_memory(tmp_path):
     assert (written, peak < 250 + BESIDES_MIB) == (1_000_000, True), peak
     with warehouse._connector.build("compare") as connection:
         assert connection.execute("SELECT count(*), bit_xor(hash(articles)) FROM articles").fetchall() == whole
+
+
+@pytest.mark.soak
+def test_a_body_of_200_megabytes_is_compacted_in_bounded_memory_and_found_by_its_title(mirror):
+    long = "".join(random.Random(1).choices("abcdefgh ", k=10_000)) * 20_000
+    for hour in range(4):
+        rows = [
+            mirror.lake.change(page, f"Page {page}", 60 * hour + page, wikitext=f"{page} {hour}") for page in range(9)
+        ]
+        if hour == 3:
+            rows[4]["wikitext"] = long
+        mirror.warehouse.load_hour(mirror.lake.hour(hour), [mirror.lake.file(hour, rows)])
+    mirror.warehouse.apply_changes()
+    close_all()
+    done, peak = told_by(f"compact({str(mirror.data)!r})")
+    assert done == 1
+    # the rows of a step, and of what is longer than a row group four times its length
+    assert peak < 512 + 4 * len(long) / (1 << 20)
+    mirror.warehouse._clock.now += timedelta(days=9)
+    mirror.warehouse.publish()
+    assert all("compacted" in name for name in lake_files(mirror.warehouse))
+    query = (
+        "SELECT length(wikitext) FROM article_bodies WHERE project_id = 'enwiki' AND article_id = 4 ORDER BY source_at"
+    )
+    assert mirror.warehouse.sql(query).rows == [(3,), (3,), (3,), (len(long),)]
+    assert mirror.warehouse.sql("SELECT wikitext = ? FROM article_text('enwiki', 'Page_4')", [long]).rows == [(True,)]

@@ -14,11 +14,13 @@ import pytest
 from resources import datasets, tables
 from resources.tables import HourState
 from resources.warehouse import HourStatus, NotPublishedError, QueryError, Warehouse, WarehouseBusyError, WarehouseError
-from tests.builds import OpenWarehouse, lay
+from tests.builds import lay
+from tests.unit.warehouse.conftest import mirror_in
 
 
-def fill(lake, warehouse):
+def fill(mirror):
     """Two hours, loaded, applied and published; the rows of every kind that a view must treat."""
+    lake, warehouse = mirror.lake, mirror.warehouse
     first = [
         lake.change(
             1,
@@ -41,24 +43,19 @@ def fill(lake, warehouse):
     return warehouse
 
 
-def filled(made):
-    fill(made.lake, made.warehouse)
-
-
 @pytest.fixture
 def published(again, data, lake, warehouse, clock):
     """For tests that change it."""
-    again(SimpleNamespace(data=data, lake=lake, warehouse=warehouse), filled)
+    again(SimpleNamespace(data=data, lake=lake, warehouse=warehouse), fill)
     warehouse._clock = clock
     warehouse.publish({"service": "sandbox"})
     return warehouse
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory, make_lake):
+def library(tmp_path_factory):
     """For tests that only read it."""
-    data = tmp_path_factory.mktemp("library") / "data"
-    return fill(make_lake(data), OpenWarehouse(lay(data), lock_timeout=5.0))
+    return fill(mirror_in(tmp_path_factory.mktemp("library") / "data"))
 
 
 def test_nothing_published_yet_is_said(warehouse):
@@ -216,13 +213,17 @@ def test_file_that_somebody_overwrote_is_published_again(published, tmp_path):
     assert published.sql("SELECT count(*) FROM articles").rows == [(2,)]
 
 
-def test_publication_waits_for_the_lock(published, lake):
-    lock = filelock.FileLock(published.data / "state" / "warehouse.lock")
+@pytest.mark.parametrize("name", ["warehouse.lock", "publish.lock"])
+def test_publication_waits_for_the_lock(published, lake, name):
     mark = published.published_path.stat().st_ino
     published.record_statuses([HourStatus(lake.hour(3), "enwiki", 0, HourState.NOT_YET)])
     impatient = Warehouse(published.data, lock_timeout=0.05)
-    with lock, pytest.raises(WarehouseBusyError, match="could not publish"):
+    with (
+        filelock.FileLock(published.data / "state" / name),
+        pytest.raises(WarehouseBusyError, match=r"could not publish\. Nothing was changed") as caught,
+    ):
         impatient.publish()
+    assert caught.value.retryable
     assert published.published_path.stat().st_ino == mark
     assert published.publish().changed
 
@@ -279,10 +280,10 @@ def test_a_publication_removes_a_stale_log_sweeps_leftovers_and_mends_a_moved_da
     assert warehouse.sql("SELECT count(*) FROM article_bodies").rows == [(3,)]
 
 
-def test_moved_data_folder_is_mended_without_a_run(lake, warehouse, tmp_path):
+def test_moved_data_folder_is_mended_without_a_run(mirror, tmp_path):
     """Neither the build file nor the state is needed: a copy of what analysts open and of the lake is enough."""
-    fill(lake, warehouse)
-    warehouse.load_snapshot(lake.snapshot([[lake.change(5, "E", 10, html="e")]], "frwiki"))
+    warehouse = fill(mirror)
+    warehouse.load_snapshot(mirror.lake.snapshot([[mirror.lake.change(5, "E", 10, html="e")]], "frwiki"))
     warehouse.publish({"service": "sandbox"})
     assert warehouse.relocate() is None
     moved = tmp_path / "else where"

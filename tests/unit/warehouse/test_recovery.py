@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import duckdb
 import pytest
@@ -13,8 +12,8 @@ import pytest
 from resources import datasets
 from resources.warehouse import Warehouse, WarehouseBusyError, WarehouseDamagedError
 from tests.builds import NO_BAR, ask, close_all, lay
+from tests.unit.warehouse.conftest import Lake
 
-WIDE = "SELECT count(*), bit_xor(hash(t)), sum(hash(COLUMNS('^c.*'))) FROM wide AS t"
 ROWS = "SELECT name FROM articles ORDER BY ALL"
 #: Commits, and is killed before the checkpoint.
 PROGRAM = """
@@ -27,8 +26,8 @@ with Warehouse(Path(sys.argv[1]))._connector.build("add rows") as connection:
     connection.execute("DELETE FROM wide WHERE part = 2")
     os.kill(os.getpid(), signal.SIGKILL)
 """
-#: Of DuckDB's files: the headers, a block, and what a disk writes at a time.
-HEADER, BLOCK, PAGE = 3 * 4096, 256 * 1024, 4096
+#: Of DuckDB's files: the headers, and a block.
+HEADER, BLOCK = 3 * 4096, 256 * 1024
 #: Opens the build file as somebody does by hand, and waits.
 HOLDER = """
 import duckdb, sys
@@ -48,10 +47,10 @@ def load(warehouse, lake, hour, name):
 
 
 @pytest.fixture(scope="module")
-def template(tmp_path_factory, make_lake):
+def template(tmp_path_factory):
     """A data folder with one hour that is published, and one that is not."""
     data = lay(tmp_path_factory.mktemp("template"))
-    warehouse, lake = Warehouse(data), make_lake(data)
+    warehouse, lake = Warehouse(data), Lake(data)
     load(warehouse, lake, 0, "A")
     warehouse.publish()
     load(warehouse, lake, 1, "B")
@@ -96,12 +95,15 @@ def change_keys(path):
 @pytest.mark.parametrize("damage", [cut, garble, change_tables, change_keys, os.unlink])
 def test_published_file_takes_its_place(published, lake, damage, caplog):
     damage(published.build_path)
+    if damage is garble:
+        published.build_path.with_name("build.duckdb.wal").write_bytes(b"no log")
     with caplog.at_level(logging.WARNING):
         assert not published.is_complete()
     [line] = [one.getMessage() for one in caplog.records]
     assert "A copy of warehouse.duckdb takes its place" in line
     assert names(published) == ["A"]
     assert ("build.duckdb.damaged" in beside(published)) is (damage is not os.unlink)
+    assert ("build.duckdb.damaged.wal" in beside(published)) is (damage is garble)
     assert not published.is_published()
     assert published.unpublished_revision() is not None
     if damage is cut:  # it is retained until the next publication
@@ -190,101 +192,46 @@ def test_dataset_that_was_declared_since_is_no_other_version(published):
     assert ask(published, "SELECT count(*) FROM rejects, of_another_project") == [(0,)]
 
 
-@pytest.fixture(scope="module")
-def before_and_after(tmp_path_factory):
-    """A build file with several blocks of metadata, as a killed process left it, and after its checkpoint."""
-    data = tmp_path_factory.mktemp("torn") / "data"
-    warehouse = Warehouse(data)
+def test_the_log_of_a_killed_process_is_applied_and_metadata_is_read_that_duckdb_reads_late(tmp_path, caplog):
+    """Otherwise damage by the kill would end a later run amid its work."""
+    warehouse = Warehouse(tmp_path / "data")
     with warehouse._connector.build("fill the catalog") as connection:
         # so that the places of the rows are in blocks that DuckDB does not read when it opens the file
         connection.execute(f"CREATE VIEW padding AS SELECT '{'x' * 150_000}' AS x")
-    for parts in (range(80), range(80, 81), range(81, 82)):  # the second and third leave parts of blocks free
+    for parts in (range(80), range(80, 81), range(81, 82)):
         with warehouse._connector.build("add rows") as connection:
             columns = ", ".join(f"c{number} VARCHAR" for number in range(100))
             connection.execute(f"CREATE TABLE IF NOT EXISTS wide (part INTEGER, {columns})")
             for part in parts:  # a row group each, with the places of a hundred columns
                 values = ", ".join(f"'{part}-{number}'" for number in range(100))
                 connection.execute(f"INSERT INTO wide SELECT {part}, {values} FROM range(3)")
-    killed = subprocess.run([sys.executable, "-c", PROGRAM, str(data)], check=False, capture_output=True, text=True)
+    command = [sys.executable, "-c", PROGRAM, str(warehouse.data)]
+    killed = subprocess.run(command, check=False, capture_output=True, text=True)
     assert killed.returncode == -9, killed.stderr
-    names = {path.name for path in warehouse.build_path.parent.iterdir()}
-    assert names == {"build.duckdb", "build.duckdb.wal", "build.duckdb.open"}
-    shutil.move(lay(data.with_name("published")) / "warehouse" / "build.duckdb", warehouse.published_path)
-    after = data.with_name("after")
-    shutil.copytree(data, after)
-    with Warehouse(after)._connector.build("make the checkpoint") as connection:
-        rows = connection.execute(WIDE).fetchall()
-    old, new = (Warehouse(folder).build_path.read_bytes() for folder in (data, after))
-    in_place = [
-        start
-        for start in range(HEADER, len(old), BLOCK)
-        if old[start : start + BLOCK] != new[start : start + BLOCK] and any(old[start : start + 8])
-    ]
-    return SimpleNamespace(data=data, old=old, new=new, in_place=in_place, rows=rows)
-
-
-def torn(made, tmp_path, pages, blocks=None):
-    """A mirror in which these pages of the blocks that DuckDB writes in place are new already."""
-    data = tmp_path / "data"
-    shutil.copytree(made.data, data)
-    content = bytearray(made.old)
-    for start in made.in_place if blocks is None else blocks:
-        for page in pages:
-            place = slice(start + page * PAGE, start + (page + 1) * PAGE)
-            content[place] = made.new[place]
-    warehouse = Warehouse(data)
-    warehouse.build_path.write_bytes(content)
-    return warehouse
-
-
-@pytest.mark.parametrize(
-    "pages", [range(1), *(pytest.param(pages, marks=pytest.mark.soak) for pages in (range(20), range(0, 64, 2)))]
-)
-def test_metadata_that_a_kill_tore(before_and_after, tmp_path, pages, caplog):
-    """A kill amid a write in place leaves a block of metadata with a wrong checksum, which may be read late."""
-    replaced = 0
-    for number, block in enumerate(before_and_after.in_place):
-        warehouse = torn(before_and_after, tmp_path / str(number), pages, [block])
-        caplog.clear()
-        with caplog.at_level(logging.WARNING), warehouse._connector.build("look") as connection:
-            [(is_complete,)] = connection.execute("SELECT is_complete FROM internal.meta").fetchall()
-            # a block that was free before holds nothing that the file needs
-            if is_complete:
-                assert connection.execute(WIDE).fetchall() == before_and_after.rows
-                continue
-        replaced += 1
-        assert "A copy of warehouse.duckdb takes its place" in caplog.text
-        assert beside(warehouse) == {"build.duckdb", "build.duckdb.damaged", "build.duckdb.damaged.wal"}
-    assert replaced > 0
-
-
-def test_metadata_that_duckdb_reads_late_is_read_after_a_kill(before_and_after, tmp_path, caplog):
-    """Otherwise the damage would end a later run amid its work."""
+    assert beside(warehouse) == {"build.duckdb", "build.duckdb.wal", "build.duckdb.open"}
+    with warehouse._connector.build("look") as connection:
+        assert connection.execute("SELECT count(*) FROM wide WHERE part = 100 GROUP BY ALL").fetchall() == [(3,)]
+    assert beside(warehouse) == {"build.duckdb"}
+    whole, published = warehouse.build_path.read_bytes(), lay(tmp_path / "other") / "warehouse" / "build.duckdb"
     late = 0
-    for start in range(HEADER, len(before_and_after.new), BLOCK):
-        content = bytearray(before_and_after.new)
+    for start in range(HEADER, len(whole), BLOCK):
+        content = bytearray(whole)
         content[start + 16 : start + 80] = bytes(byte ^ 255 for byte in content[start + 16 : start + 80])
-        path = tmp_path / str(start) / "warehouse" / "build.duckdb"
-        path.parent.mkdir(parents=True)
-        path.write_bytes(content)
-        shutil.copyfile(before_and_after.data / "warehouse.duckdb", path.parent.with_name("warehouse.duckdb"))
+        damaged = Warehouse(tmp_path / str(start))
+        damaged.build_path.parent.mkdir(parents=True)
+        damaged.build_path.write_bytes(content)
+        shutil.copyfile(published, damaged.published_path)
         try:
-            with duckdb.connect(path) as connection:
+            with duckdb.connect(damaged.build_path) as connection:
                 connection.execute("FROM internal.meta")
                 with pytest.raises(duckdb.Error, match="checksum"):
                     connection.execute("SELECT count(*) FROM pragma_storage_info('internal.wide')")
         except (duckdb.Error, pytest.fail.Exception):
             continue  # read at once, or no metadata of this table
         late += 1
-        path.with_name("build.duckdb.open").touch()
-        with Warehouse(path.parent.parent)._connector.build("look") as connection:
+        damaged.build_path.with_name("build.duckdb.open").touch()
+        caplog.clear()
+        with damaged._connector.build("look") as connection:
             assert connection.execute("SELECT is_complete FROM internal.meta").fetchall() == [(False,)]
         assert "A copy of warehouse.duckdb takes its place" in caplog.text
     assert late > 0
-
-
-def test_log_of_a_killed_process_is_applied(before_and_after, tmp_path):
-    warehouse = torn(before_and_after, tmp_path, ())
-    with warehouse._connector.build("look") as connection:
-        assert connection.execute("SELECT count(*) FROM wide WHERE part = 100 GROUP BY ALL").fetchall() == [(3,)]
-    assert beside(warehouse) == {"build.duckdb"}

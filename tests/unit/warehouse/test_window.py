@@ -7,20 +7,19 @@ import contextlib
 import os
 import random
 import shutil
+import subprocess
+import sys
 from datetime import timedelta
-from pathlib import Path
-from types import SimpleNamespace
 
 import duckdb
 import pytest
 
 from assets.steps.compaction import compact_lake
-from resources import datasets
 from resources.engine import Engine
-from resources.errors import MirrorError
 from resources.lake import Layout
 from resources.warehouse import LakeFileError, Warehouse
-from tests.builds import OpenWarehouse, ask, close_all, lay, shown
+from tests.builds import NO_BAR, ask, close_all, shown
+from tests.unit.warehouse.conftest import compact, lake_files, mirror_in
 
 PROJECTS = ("dewiki", "enwiki")
 ASKED = (
@@ -63,9 +62,7 @@ def files_of(lake, hour, edition=0, projects=PROJECTS, namespaces=(0,)):
 
 def load(made, hours, edition=0, *, applied=True, **more):
     for hour in hours:
-        made.warehouse.load_hour(
-            made.lake.hour(hour), files_of(made.lake, hour, edition, **more), dataset=datasets.ARTICLE_CHANGES
-        )
+        made.warehouse.load_hour(made.lake.hour(hour), files_of(made.lake, hour, edition, **more))
     if applied:
         made.warehouse.apply_changes()
 
@@ -73,12 +70,6 @@ def load(made, hours, edition=0, *, applied=True, **more):
 def snapshot_of(lake, minute, edition=0):
     rows = [lake.change(10 + page, f"Page {page}", minute + page, version_id=30, wikitext="s") for page in range(6)]
     return lake.snapshot([rows], tag=str(edition))
-
-
-def compact(made, days=3.0):
-    later = made.warehouse._clock() + timedelta(days=days)
-    made.warehouse._clock = lambda: later
-    return compact_lake(Layout(made.data), made.warehouse, Engine(workers=1), memory_bytes=1 << 20, threads=2)
 
 
 def move(made, hour):
@@ -109,7 +100,7 @@ def first_hours(made, count):
 
 def compacted_hours(made, count):
     before = first_hours(made, count)
-    compact(made)
+    compact(made, 3)
     return before
 
 
@@ -121,7 +112,7 @@ def native_hours(made):
 def test_hours_that_leave_are_read_from_the_lake_in_all_columns_and_types(mirror):
     load(mirror, range(3), namespaces=(0, 10))
     before = content(mirror.warehouse, ASKED)
-    compact(mirror)
+    compact(mirror, 3)
     plan = mirror.warehouse.movable_changes(mirror.lake.hour(2))
     assert (plan.first_hour, plan.end_hour) == (mirror.lake.hour(0), mirror.lake.hour(2))
     hours = before["article_changes"]["batch_hour"].to_pylist()
@@ -171,20 +162,12 @@ def test_whatever_happens_to_older_hours_all_is_as_in_a_mirror_without_a_window(
     # some seeds leave nothing before the window, or a single file, which is not compacted by itself
     older = "SELECT count(*) FROM loads WHERE batch_hour < ? AND compaction_id IS NOT NULL"
     [(compacted,)] = ask(windowed.warehouse, older, [windowed.lake.hour(8)])
-    assert bool(cold_files(windowed.warehouse)) == bool(compacted)
+    assert bool(lake_files(windowed.warehouse, "lake_article_changes")) == bool(compacted)
     assert compacted or rounds > 2
 
 
 def audits(made):
-    return made.warehouse.audit([made.lake.hour(hour) for hour in range(10)], dataset=datasets.ARTICLE_CHANGES)
-
-
-def cold_files(warehouse):
-    """The compacted files that a published `article_changes` would read."""
-    with shown(warehouse) as connection:
-        query = "SELECT sql FROM duckdb_views() WHERE view_name = 'lake_article_changes'"
-        words = [one for (text,) in connection.execute(query).fetchall() for one in text.split("'")]
-    return [Path(one) for one in words if one.startswith("/") and one.endswith(".parquet")]
+    return made.warehouse.audit([made.lake.hour(hour) for hour in range(10)])
 
 
 def test_hours_leave_in_bounded_steps_and_one_that_is_loaded_again_is_held_until_all_have_taken_it_in(
@@ -216,7 +199,7 @@ def test_an_hour_that_is_compacted_before_articles_takes_it_in_holds_the_window(
     load(mirror, [0])
     load(mirror, [1], applied=False)
     assert mirror.warehouse.movable_changes(mirror.lake.hour(2)) is None
-    compact(mirror)
+    compact(mirror, 3)
     assert mirror.warehouse.movable_changes(mirror.lake.hour(6)).end_hour == mirror.lake.hour(1)
     mirror.warehouse.apply_changes()
     assert mirror.warehouse.movable_changes(mirror.lake.hour(6)).end_hour == mirror.lake.hour(2)
@@ -235,7 +218,7 @@ def test_without_its_file_an_hour_is_missed_loudly_and_comes_back_by_loading_it_
     path.write_bytes(whole)
     move(mirror, 2)
     assert content(mirror.warehouse) == before
-    assert cold_files(mirror.warehouse) == [path]
+    assert lake_files(mirror.warehouse, "lake_article_changes") == [str(path)]
     path.unlink()
     mirror.warehouse.publish()
     found = content(mirror.warehouse, ["article_changes"])
@@ -260,13 +243,11 @@ def test_without_its_file_an_hour_is_missed_loudly_and_comes_back_by_loading_it_
 
 
 @pytest.fixture(scope="module")
-def older(tmp_path_factory, make_lake):
+def older(tmp_path_factory):
     """A published file with two hours in the lake, of which one is loaded again in part, and two of its own."""
-    data = tmp_path_factory.mktemp("older")
-    clock = SimpleNamespace(now=make_lake.hour(30))
-    made = SimpleNamespace(data=data, lake=make_lake(data), warehouse=OpenWarehouse(lay(data), clock=lambda: clock.now))
+    made = mirror_in(tmp_path_factory.mktemp("older"))
     load(made, range(4))
-    compact(made)
+    compact(made, 3)
     move(made, 2)
     load(made, [1], 1, projects=PROJECTS[1:])
     made.warehouse.publish()
@@ -297,27 +278,31 @@ def test_a_moved_data_folder_finds_older_changes_again(older, data):
     assert content(moved) == before
 
 
-def test_a_plain_client_of_any_version_reads_them_under_any_name(older, elsewhere, monkeypatch):
+def test_a_plain_client_of_any_version_reads_them_under_any_name(older, tmp_path):
+    """Queries with parameters want a `USE`."""
+    views = ("article_changes", "most_edited", "article_bodies", "titles", "activity", "redirects", "project_state")
+    calls = ("articles_at('2026-11-02', inexact := true)", "article_history('enwiki', 'Page_3')")
     asked = [
-        "SELECT count(*) FROM w.article_changes",
-        "SELECT count(*) FROM w.most_edited",
-        "SELECT count(*), count(wikitext) FROM w.article_bodies",
-        "SELECT wikitext FROM article_text('enwiki', 'Page_3')",
+        *(f"SELECT count(*) FROM w.{view}" for view in views),
+        "SELECT count(wikitext) FROM w.article_bodies",
+        *(f"USE w; SELECT count(*) FROM {call}" for call in calls),
+        "USE w; SELECT wikitext FROM article_text('enwiki', 'Page_3')",
     ]
     with shown(older) as connection:
-        wanted = [str(connection.execute(query.replace("w.", "")).fetchall()) for query in asked]
-    program = f"""
-        with duckdb.connect() as c:
-            c.execute(f"ATTACH '{{path}}' AS w (READ_ONLY)")
-            for query in {asked}:
-                if query == {asked[-1]!r}:
-                    c.execute("USE w")
-                print(c.execute(query).fetchall())
-    """
-    assert elsewhere(program, older.published_path) == wanted
-    if folder := os.environ.get("TEST_OTHER_DUCKDB"):
-        monkeypatch.setenv("PYTHONPATH", folder)
-        assert elsewhere(program, older.published_path) == wanted
+        own = [query.replace("w.", "").removeprefix("USE w; ") for query in asked]
+        wanted = [str(connection.execute(query).fetchall()) for query in own]
+    program = f"""\
+import duckdb, sys
+with duckdb.connect() as c:
+    c.execute(f"ATTACH '{{sys.argv[1]}}' AS w (READ_ONLY)")
+    for query in {asked}:
+        print(c.execute(query).fetchall())
+"""
+    command = [sys.executable, "-c", NO_BAR + program, str(older.published_path)]
+    for folder in {None, os.environ.get("TEST_OTHER_DUCKDB")}:
+        env = os.environ | ({"PYTHONPATH": folder} if folder else {})
+        told = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=True, timeout=120)
+        assert told.stdout.splitlines() == wanted
 
 
 @pytest.mark.parametrize(
@@ -352,20 +337,3 @@ def test_a_kill_leaves_each_change_in_one_place(mirror, again, killing):
     compact(mirror, 40)
     assert native_hours(mirror) == []
     assert content(mirror.warehouse) == before
-
-
-def test_a_full_disk_leaves_everything_as_it_was(small_disk, again):
-    """At a compaction, and when the changes leave."""
-    made = small_disk
-    before = again(made, first_hours, 2)
-    with made.full(), pytest.raises(MirrorError, match=r"[Mm]ake room|[Ff]ree (?:\w+ )*space"):
-        compact(made)
-    assert content(made.warehouse) == before
-    assert list(made.data.rglob("*.unfinished")) == []
-    assert len(compact(made, 0)) == 1
-    with made.full(), pytest.raises(MirrorError, match=r"[Ff]ree disk space"):
-        move(made, 2)
-    assert native_hours(made) == [0, 1]
-    assert content(made.warehouse) == before
-    move(made, 2)
-    assert content(made.warehouse) == before

@@ -77,6 +77,26 @@ def test_repeated_events_are_one_row_and_both_halves_of_a_move_stay(lake, wareho
     assert ask(warehouse, "SELECT row_count, duplicate_count FROM loads") == [(7, 3)] * 2
 
 
+def test_of_copies_of_one_event_the_newest_is_kept(lake, warehouse):
+    """Within a file by moment, then revision, then an update before a delete; and the same of copies in two files.
+
+    It comes first in the file of one project, and last in that of another.
+    """
+    event = lake.change(1, "A", 30, event_id="e", version_id=5)
+    older = lake.change(1, "A", 29, event_id="e", version_id=6)
+    copies = [older, event | {"version_id": 4}, event | {"change_type": "delete"}]
+    files = {"enwiki": [event, *copies], "frwiki": [*copies, event]}
+    warehouse.load_hour(lake.hour(0), [lake.file(0, rows, project) for project, rows in files.items()])
+    warehouse.load_hour(lake.hour(1), [lake.file(1, [older, older], project) for project in files])
+    warehouse.publish()
+    query = "SELECT project_id, version_id, change_type, event_at FROM {} ORDER BY ALL"
+    kept = [(project, 5, "update", event["event_at"]) for project in files]
+    others = [(project, 6, "update", older["event_at"]) for project in files]
+    assert warehouse.sql(query.format("article_changes")).rows == sorted([*kept, *others])
+    for once in ("distinct_changes", "articles", "changes_between('2026-11-01 00:00:00+00', '2026-11-02')"):
+        assert warehouse.sql(query.format(once)).rows == kept, once
+
+
 def test_same_rows_in_another_order_leave_the_same_row_of_a_repeated_event(make):
     kept = set()
     for step in (1, -1):

@@ -10,6 +10,7 @@ import pytest
 from resources.tables import REJECTED_LINES
 from resources.warehouse import LakeFileError, QueryError
 from tests.builds import ask
+from tests.unit.warehouse.test_loading import zeros
 
 
 def articles(warehouse):
@@ -99,29 +100,6 @@ def test_changes_before_beside_and_after_the_snapshot(lake, warehouse, state):
     warehouse.load_hour(lake.hour(2), [lake.file(2, [lake.change(9, "Beside", 145), lake.change(1, "Moved", 145)])])
     warehouse.apply_changes()
     assert articles(warehouse) == [(1, "Moved"), (3, "C"), (9, "Beside")]
-    assert agrees_with_rebuild(warehouse, state)
-
-
-def test_redo_that_loses_the_deciding_row_falls_back_on_the_snapshot(lake, warehouse, state):
-    warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 1, abstract="base"), lake.change(2, "B", 2)]]))
-    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 30), lake.change(2, "B", 31, "delete")])])
-    warehouse.apply_changes()
-    assert articles(warehouse) == [(1, "A")]
-    warehouse.load_hour(lake.hour(0), [lake.file(0, [])])
-    applied = warehouse.apply_changes()
-    assert applied.renewed_projects == ()
-    assert ask(warehouse, "SELECT article_id, abstract FROM articles ORDER BY 1") == [(1, "base"), (2, None)]
-    assert agrees_with_rebuild(warehouse, state)
-
-
-def test_one_project_is_made_anew_and_the_others_advance_in_the_same_step(lake, warehouse, state):
-    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(5, "F", 1)], "frwiki")])
-    warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 90)]]))
-    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "Old", 1)])])
-    applied = warehouse.apply_changes()
-    assert (applied.file_count, applied.renewed_projects) == (2, ("enwiki",))
-    assert ask(warehouse, "SELECT project_id, name FROM articles ORDER BY ALL") == [("enwiki", "A"), ("frwiki", "F")]
-    assert warehouse.pending_hours() == []
     assert agrees_with_rebuild(warehouse, state)
 
 
@@ -217,9 +195,7 @@ def test_files_that_are_not_whole_change_nothing(lake, warehouse):
     for words, snapshot in spoilt.items():
         with pytest.raises(LakeFileError, match=words):
             warehouse.load_snapshot(snapshot)
-    content = bytearray(two.path.read_bytes())
-    content[4:2000] = b"\x00" * 1996
-    two.path.write_bytes(content)
+    zeros(two.path)
     with pytest.raises(
         LakeFileError,
         match=rf"(?s)^1 of the files of snapshot .* could not be loaded .*: lake file {two.path} \(.*Remove these",
@@ -270,14 +246,6 @@ def test_bodies_of_snapshots_and_hours_are_one_join_away(lake, warehouse):
     assert warehouse.sql(unique).rows == [(7, 7)]
 
 
-def spoil(path):
-    """Leaves of a Parquet file what tells its columns, and nothing of its rows."""
-    content = bytearray(path.read_bytes())
-    footer = int.from_bytes(content[-8:-4], "little") + 8
-    content[4:-footer] = b"\xff" * (len(content) - footer - 4)
-    path.write_bytes(content)
-
-
 def test_question_for_one_version_opens_its_files_only(lake, warehouse):
     old = lake.snapshot([[lake.change(1, "A", 100, html="old")]])
     new = lake.snapshot([[lake.change(1, "A", 200, html="new")]])
@@ -287,7 +255,7 @@ def test_question_for_one_version_opens_its_files_only(lake, warehouse):
     warehouse.publish()
     for path in (warehouse.data / "lake").rglob("*.parquet"):
         if path != new.files[0].path:
-            spoil(path)
+            zeros(path)
     (hour,) = ask(warehouse, "SELECT max(source_at) FROM snapshots")[0]
     assert warehouse.sql(
         "SELECT html FROM article_bodies WHERE source_at = ? AND project_id = 'enwiki'", [hour]

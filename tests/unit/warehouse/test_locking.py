@@ -45,18 +45,6 @@ def test_two_writers_take_turns_and_the_second_says_that_it_waits(data, lake, ca
     assert warehouse.pending_hours() == [file.batch_hour for file in files]
 
 
-def test_waiting_ends_with_a_sentence(data, lake):
-    (data / "state").mkdir(parents=True)
-    impatient = Warehouse(data, lock_timeout=0.05)
-    with (
-        filelock.FileLock(data / "state" / "warehouse.lock"),
-        pytest.raises(WarehouseBusyError, match=r"could not update articles\. Nothing was changed") as caught,
-    ):
-        impatient.apply_changes()
-    assert caught.value.retryable
-    assert impatient.apply_changes().changed is False
-
-
 def test_connection_and_lock_are_given_back_after_a_failure(data, lake, warehouse):
     with pytest.raises(ValueError, match="two files"):
         warehouse.load_hour(lake.hour(0), [lake.file(0, [])] * 2, dataset=datasets.ARTICLE_CHANGES)

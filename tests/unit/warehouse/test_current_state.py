@@ -310,9 +310,17 @@ def test_nothing_pending_is_said_and_other_content_of_a_row_is_news(lake, wareho
     assert (second.changed, second.hours, second.row_count) == (False, (), 1)
     assert "nothing pending" in str(second)
     assert "advanced by 1 file of 1 hour, 1 page written, 0 removed, 1 page now" in str(first)
-    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1, abstract="new")])])
+    news = {
+        "categories": [{"name": "Category:X", "url": "u"}, {"name": "Category:Y", "url": None}],
+        "editor_groups": ["bot", "user"],
+        "image_thumbnail": {"contentUrl": None, "content_url": "c", "width": 3, "height": 4},
+        "event_published_at": lake.hour(0) + timedelta(microseconds=123456),
+        "revertrisk_probability": 0.1,
+        "extra": '{"a":1}',
+    }
+    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1, **news)])])
     warehouse.apply_changes()
-    assert ask(warehouse, "SELECT abstract FROM articles") == [("new",)]
+    assert ask(warehouse, f"SELECT {', '.join(news)} FROM articles") == [tuple(news.values())]
 
 
 def test_a_page_has_its_newest_title_also_where_another_page_took_that(lake, warehouse):

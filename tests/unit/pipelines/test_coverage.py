@@ -192,10 +192,10 @@ def test_every_gap_of_every_place_is_told_whatever_their_number(survey):
 
 
 def test_one_command_brings_in_all_that_is_still_kept(survey):
-    places = survey(enwiki="pmllllll", frwiki="lllmml l", scope=(("enwiki", 0), ("frwiki", 0)))
+    places = survey(enwiki="lpmlllll", frwiki="lllmml l", scope=(("enwiki", 0), ("frwiki", 0)))
     told = coverage.remedy(coverage.gaps(places, NOW))
-    assert told.startswith("`wme run --from 2026-03-04T08 --to 2026-03-04T13` fetches")
-    assert coverage.remedy(coverage.gaps(survey(enwiki="ppll"), NOW)) is None
+    assert told.startswith("`wme run --from 2026-03-04T09 --to 2026-03-04T13` fetches")
+    assert coverage.remedy(coverage.gaps(survey(enwiki="lppl"), NOW)) is None
 
 
 def test_map_says_everything_without_colours(survey):

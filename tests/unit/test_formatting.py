@@ -12,24 +12,14 @@ from resources import formatting
 MOMENT = datetime(2026, 11, 20, 5, 7, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
-    ("number", "noun", "text"),
-    [
-        (1, "hour", "1 hour"), (2, "hour", "2 hours"), (0, "file", "0 files"),
-        (1204, "rejected line", "1,204 rejected lines"), (2, "entry", "2 entries"), (3, "day", "3 days"),
-        (2, "batch", "2 batches"),
-    ],
-)  # fmt: skip
-def test_one_is_singular_and_all_else_plural(number, noun, text):
-    assert formatting.counted(number, noun) == formatting.amount_text(number, noun) == text
-
-
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [(0, "0 B"), (999, "999 B"), (1_000, "1.0 kB"), (2_345_678, "2.3 MB"), (1_234_567_890_123, "1,234.6 GB")],
-)
-def test_bytes_are_in_decimal_units(size, text):
-    assert formatting.size_text(size) == formatting.amount_text(size, "B") == text
+def test_one_is_singular_and_all_else_plural_and_bytes_are_in_decimal_units():
+    plurals = {"rejected line": "rejected lines", "entry": "entries", "day": "days", "batch": "batches"}
+    for noun, plural in plurals.items():
+        assert formatting.counted(2, noun) == formatting.amount_text(2, noun) == f"2 {plural}"
+    assert [formatting.counted(number, "file") for number in (0, 1, 1204)] == ["0 files", "1 file", "1,204 files"]
+    sizes = {0: "0 B", 999: "999 B", 1_000: "1.0 kB", 2_345_678: "2.3 MB", 1_234_567_890_123: "1,234.6 GB"}
+    for size, text in sizes.items():
+        assert formatting.size_text(size) == formatting.amount_text(size, "B") == text
 
 
 def test_moments_are_in_utc_to_the_second_or_the_minute():

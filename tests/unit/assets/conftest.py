@@ -5,12 +5,8 @@ A service on loopback that serves real archives, and a data folder with its lake
 
 import gzip
 import json
-from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from pathlib import Path
-from typing import Any
+from datetime import timedelta
 
 import dagster as dg
 import pytest
@@ -18,7 +14,6 @@ import pytest
 from assets.steps import hour as batches
 from assets.steps.converting import convert_archives
 from assets.steps.hourly_run import HourlyRun
-from resources import datasets
 from resources.adapters import ConfiguredEnterprise, ConfiguredLake, ConfiguredWarehouse
 from resources.datasets import ARTICLE_CHANGES, named
 from resources.engine import Engine, line_reporter
@@ -26,7 +21,6 @@ from resources.enterprise import EnterpriseClient
 from resources.formatting import hour_text
 from resources.lake import Converter, Layout
 from resources.settings import Settings
-from resources.warehouse import Warehouse
 from tests.builds import OpenWarehouse, drop_all, lay
 from tests.unit.enterprise.conftest import HOUR, QUICK, Clock
 from tests.unit.enterprise.loopback import FakeService, json_reply
@@ -35,7 +29,7 @@ from tests.unit.lake.conftest import tar_bytes
 NEXT = HOUR + timedelta(hours=1)
 
 
-def record(number: int, project: str = "enwiki", **changes: Any) -> dict[str, Any]:
+def record(number, project="enwiki", **changes):
     """A record of the service's form; `changes` replace whole fields."""
     return {
         "name": f"Page {number}",
@@ -54,7 +48,7 @@ def record(number: int, project: str = "enwiki", **changes: Any) -> dict[str, An
     } | changes
 
 
-def listed(project: str = "enwiki", namespace: int = 0, **fields: Any) -> dict[str, Any]:
+def listed(project="enwiki", namespace=0, **fields):
     """The service's record of a file, with these fields besides."""
     return {
         "identifier": f"{project}_namespace_{namespace}",
@@ -63,7 +57,7 @@ def listed(project: str = "enwiki", namespace: int = 0, **fields: Any) -> dict[s
     } | fields
 
 
-def write_set(folder: Path, version: str, files: dict[str, str], at: datetime | None) -> Path:
+def write_set(folder, version, files, at):
     """Note that a version of a snapshot has these files (names by their version), as its download does."""
     named_files = [{"name": name, "identifier": name.partition(".")[0], "version": of} for name, of in files.items()]
     snapshot = listed(version=version, date_modified=None if at is None else at.isoformat())
@@ -72,115 +66,88 @@ def write_set(folder: Path, version: str, files: dict[str, str], at: datetime | 
     return path
 
 
-def archive_bytes(identifier: str, *records: dict[str, Any] | bytes) -> bytes:
+def archive_bytes(identifier, *records):
     """A tar.gz with one member of these records; bytes are lines as they are."""
     lines = (one if isinstance(one, bytes) else json.dumps(one).encode() for one in records)
     data = b"".join(line + b"\n" for line in lines)
     return gzip.compress(tar_bytes([(f"{identifier}_0.ndjson", data)]), 1, mtime=0)
 
 
-@dataclass
 class Bench:
     """Everything that the steps of an hour work with. `said` holds the lines of progress."""
 
-    data: Path
-    fake: FakeService
-    client: EnterpriseClient
-    clock: Clock
-    converter: Converter
-    said: list[str] = field(default_factory=list)
+    def __init__(self, data, fake, client, clock, converter):
+        self.data, self.layout, self.said = data, Layout(data), []
+        self.fake, self.client, self.clock, self.converter = fake, client, clock, converter
+        self.engine = Engine(workers=2, reporter=line_reporter(self.said.append, seconds=3600))
 
     @property
-    def layout(self) -> Layout:
-        return Layout(self.data)
-
-    @property
-    def engine(self) -> Engine:
-        return Engine(workers=2, reporter=line_reporter(self.said.append, seconds=3600))
-
-    @property
-    def warehouse(self) -> Warehouse:
+    def warehouse(self):
         return OpenWarehouse(self.data, lock_timeout=5.0, clock=self.clock)
 
-    def serve(self, project: str, *records: dict[str, Any] | bytes | int, namespace: int = 0, **lies: Any) -> str:
+    def serve(self, project, *records, namespace=0, **lies):
         """Export the hour's file of a project (anew); numbers stand for records. Returns its version."""
         identifier = f"{project}_namespace_{namespace}"
         lines = [record(one, project) if isinstance(one, int) else one for one in records]
         return str(self.fake.add(identifier, archive_bytes(identifier, *lines), **lies)["version"])
 
-    def serve_next(self, times: int = 1) -> None:
+    def serve_next(self, times=1):
         """Have the next hour listed with no file in it."""
         self.fake.script("/v2/batches/2026-11-01/06", *[json_reply([])] * times)
 
-    def know(self, kind: str, *names: Any) -> None:
+    def know(self, kind, *names):
         """Archive a reference list with these names."""
         path = self.layout.list_archive(named(kind))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps([{"identifier": name} for name in names]))
 
-    def plan(self, *scope: tuple[str, int]) -> batches.Plan:
+    def plan(self, *scope):
         return batches.plan_hour(HOUR, self.client, self.layout, scope, ARTICLE_CHANGES)
 
-    def fetch(self, *scope: tuple[str, int]) -> batches.ArchivedHour:
+    def fetch(self, *scope):
         return batches.fetch_hour(self.plan(*scope), self.client, self.layout, self.engine)
 
-    def convert(self, archived: batches.ArchivedHour, bodies: tuple[str, ...] = ("html", "wikitext")) -> Any:
-        return convert_archives(
-            hour_text(archived.plan.hour),
-            archived.archives,
-            self.layout,
-            bodies=bodies,
-            converter=self.converter,
-            engine=self.engine,
-        )
+    def convert(self, archived, bodies=("html", "wikitext")):
+        how = {"bodies": bodies, "converter": self.converter, "engine": self.engine}
+        return convert_archives(hour_text(archived.plan.hour), archived.archives, self.layout, **how)
 
-    def downloads(self) -> int:
+    def downloads(self):
         """Signed URLs that the service was asked for so far."""
         return len(self.fake.api.seen("*/download"))
 
-    def states(self) -> dict[tuple[datetime, str, int], str]:
+    def states(self):
         """The coverage as the build file has it."""
-        return {
-            (row.batch_hour, row.project_id, row.namespace_id): row.state
-            for row in self.warehouse.coverage(published=False, dataset=datasets.ARTICLE_CHANGES)
-        }
+        rows = self.warehouse.coverage(published=False, dataset=ARTICLE_CHANGES)
+        return {(row.batch_hour, row.project_id, row.namespace_id): row.state for row in rows}
 
-    def resources(
-        self, *projects: str, min_free_gb: float = 0.0, publish_minutes: float | None = 0.0
-    ) -> dict[str, Any]:
+    def resources(self, *projects, min_free_gb=0.0, publish_minutes=0.0):
         """The resources of the assets, on this bench's service and clock."""
         bench = self
 
         class OnClock(ConfiguredEnterprise):
             @contextmanager
-            def client(self) -> Iterator[EnterpriseClient]:
+            def client(self):
                 yield bench.client
 
         class OfWarehouse(ConfiguredWarehouse):
             @property
-            def warehouse(self) -> Warehouse:
+            def warehouse(self):
                 return bench.warehouse
 
+        every = None if publish_minutes is None else timedelta(minutes=publish_minutes)
         settings = Settings(
-            data=self.data,
-            projects=projects or ("enwiki",),
-            min_free_gb=min_free_gb,
-            publish_every=None if publish_minutes is None else timedelta(minutes=publish_minutes),
+            data=self.data, projects=projects or ("enwiki",), min_free_gb=min_free_gb, publish_every=every
         )
         return {"enterprise": OnClock(settings), "lake": ConfiguredLake(settings), "warehouse": OfWarehouse(settings)}
 
-    def run(self, *projects: str, min_free_gb: float = 0.0) -> HourlyRun:
+    def run(self, *projects, min_free_gb=0.0):
         """A run over hours that nothing was done of."""
-        return HourlyRun(
-            **self.resources(*projects, min_free_gb=min_free_gb),
-            converter=self.converter,
-            engine=self.engine,
-            dataset=ARTICLE_CHANGES,
-        )
+        own = self.resources(*projects, min_free_gb=min_free_gb)
+        return HourlyRun(**own, converter=self.converter, engine=self.engine, dataset=ARTICLE_CHANGES)
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
+def bench(tmp_path):
     """A bench whose service has an hour (HOUR) without a file, and whose clock stands behind the end of the next."""
     clock = Clock()
     clock.advance(hours=1)
@@ -197,13 +164,13 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 @pytest.fixture(scope="session")
-def _history() -> Iterator[dg.DagsterInstance]:
+def _history():
     with dg.DagsterInstance.ephemeral() as made:
         yield made
 
 
 @pytest.fixture
-def instance(_history: dg.DagsterInstance) -> Iterator[dg.DagsterInstance]:
+def instance(_history):
     """Dagster's history without a run in it; to make one takes ten times as long as to empty it."""
     yield _history
     _history.wipe()

@@ -118,23 +118,20 @@ def test_a_field_without_a_column_is_told_once_with_its_count(bench):
     assert told.description.startswith("news appears 3 times, first in 2026-11-01 05:00, with the value ")
 
 
-@pytest.mark.parametrize(
-    ("statement", "wrong", "sentence"),
-    [
-        ("DELETE FROM article_changes WHERE article_id = 1", "loaded_whole", f"1 row instead of 2. {REBUILD}"),
-        (
-            "UPDATE article_changes SET event_id = 'enwiki-1', name = 'Page 1'",
-            "unique_key",
-            f"1 repeated event. {REBUILD}",
-        ),
-        (
-            "UPDATE article_changes SET event_at = batch_hour - INTERVAL 1 MICROSECOND WHERE article_id = 1",
-            "no_event_before_its_hour",
-            "1 event from before the hour. No action is needed: the events are stored with their own timestamps.",
-        ),
-    ],
-)
-def test_what_is_wrong_in_duckdb_fails_its_own_check(bench, statement, wrong, sentence):
+#: What is wrong in DuckDB, by the check that finds it, and what the check says.
+WRONG = {
+    "loaded_whole": ("DELETE FROM article_changes WHERE article_id = 1", f"1 row instead of 2. {REBUILD}"),
+    "unique_key": ("UPDATE article_changes SET event_id = 'enwiki-1', name = 'Page 1'", f"1 repeated event. {REBUILD}"),
+    "no_event_before_its_hour": (
+        "UPDATE article_changes SET event_at = batch_hour - INTERVAL 1 MICROSECOND WHERE article_id = 1",
+        "1 event from before the hour. No action is needed: the events are stored with their own timestamps.",
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_is_wrong_in_duckdb_fails_its_own_check(bench, wrong):
+    statement, sentence = WRONG[wrong]
     bench.serve("enwiki", 1, 2)
     run = take(bench)
     alter(bench, "UPDATE article_changes SET event_at = batch_hour")

@@ -1,11 +1,9 @@
 """The asset over some hours: one fails alone, some errors end all, and nothing is told of what was not made."""
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
 
 import dagster as dg
 import pytest
@@ -30,37 +28,28 @@ CHANGES = hourly_assets(datasets.ARTICLE_CHANGES, HOURS)
 BEFORE = HOUR - timedelta(hours=1)
 
 
-@dataclass
-class Told:
-    """What Dagster's history has of one run."""
-
-    #: Hours materialized, by layer, in order.
-    made: dict[dg.AssetKey, list[datetime]] = field(default_factory=lambda: {key: [] for key in ALL})
-    #: Sentences beside (layer, hour).
-    noted: dict[tuple[dg.AssetKey, datetime], str | None] = field(default_factory=dict)
-    #: Description of the failed step; None: it did not fail.
-    failure: str | None = None
-    #: Names of the checks that passed.
-    passed: set[str] = field(default_factory=set)
-
-    def add(self, event: dg.DagsterEvent) -> None:
+def told_of(events):
+    """What Dagster's history has of a run: hours by layer, sentences by layer and hour, the failure, passed checks."""
+    told = SimpleNamespace(made={key: [] for key in ALL}, noted={}, failure=None, passed=set())
+    for event in events:
         if event.is_step_materialization:
-            self.made[event.asset_key].append(hour_of(event.partition))
+            told.made[event.asset_key].append(hour_of(event.partition))
         elif event.event_type == dg.DagsterEventType.ASSET_OBSERVATION:
             seen = event.asset_observation_data.asset_observation
-            self.noted[seen.asset_key, hour_of(seen.partition)] = seen.description
+            told.noted[seen.asset_key, hour_of(seen.partition)] = seen.description
         elif event.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION:
             checked = event.asset_check_evaluation_data
-            self.passed |= {checked.check_name} if checked.passed else set()
+            told.passed |= {checked.check_name} if checked.passed else set()
         elif event.is_step_failure and event.step_failure_data.user_failure_data is not None:
-            self.failure = event.step_failure_data.user_failure_data.description
+            told.failure = event.step_failure_data.user_failure_data.description
+    return told
 
 
 @pytest.fixture
-def materialize(bench: Any, instance: dg.DagsterInstance) -> Callable[..., Told]:
+def materialize(bench, instance):
     """`materialize(hours, *projects)`: one run over consecutive hours, in this process."""
 
-    def run(hours: Sequence[datetime], *projects: str) -> Told:
+    def run(hours, *projects):
         first, last = key_of(hours[0]), key_of(hours[-1])
         result = dg.materialize(
             [CHANGES],
@@ -69,12 +58,8 @@ def materialize(bench: Any, instance: dg.DagsterInstance) -> Callable[..., Told]
             tags={ASSET_PARTITION_RANGE_START_TAG: first, ASSET_PARTITION_RANGE_END_TAG: last},
             raise_on_error=False,
         )
-        told = Told()
         # of the history, because a result lacks what is logged right before a failure
-        for entry in instance.all_logs(result.run_id):
-            if entry.dagster_event is not None:
-                told.add(entry.dagster_event)
-        return told
+        return told_of(one.dagster_event for one in instance.all_logs(result.run_id) if one.dagster_event is not None)
 
     return run
 

@@ -40,9 +40,16 @@ def publish(bench, instance):
     return run
 
 
-def test_runs_publish_when_it_is_due_and_people_when_they_ask(bench, publish):
-    assert publish(None)["changed"] is False
+def test_runs_publish_when_it_is_due_and_people_when_they_ask(bench, publish, monkeypatch):
+    note(bench, 0, HourState.EMPTY)
+    note(bench, 3, HourState.EMPTY)
+    made = publish(None)
+    assert made["changed"] is False
     assert not bench.warehouse.published_path.exists()
+    # what runs do whether they publish or not: gaps are filled, small row groups are merged
+    rows = bench.warehouse.coverage(published=False, dataset=datasets.ARTICLE_CHANGES)
+    assert [row.state for row in rows] == ["empty", "missing", "missing", "empty"]
+    assert made["row_groups_merged"]
     assert publish(0)["changed"] is True
     first = bench.warehouse.publication()
     note(bench, 0)
@@ -54,23 +61,17 @@ def test_runs_publish_when_it_is_due_and_people_when_they_ask(bench, publish):
     note(bench, 1)
     assert publish(None, tags={"wme/publish": "another word"})["changed"] is True
 
+    def busy(*_):
+        raise WarehouseBusyError("Another process is using the warehouse.")
+
+    monkeypatch.setattr(Warehouse, "merge_row_groups", busy)
+    assert "row_groups_merged" not in publish(None)
+
 
 def note(bench, number, state=HourState.MISSING):
     bench.warehouse.record_statuses(
         [HourStatus(HOUR + number * ONE_HOUR, "enwiki", 0, state, "Because.")], dataset=datasets.ARTICLE_CHANGES
     )
-
-
-def test_gaps_are_filled_whether_it_publishes_or_not(bench, publish):
-    note(bench, 0, HourState.EMPTY)
-    note(bench, 3, HourState.EMPTY)
-    assert publish(None)["changed"] is False
-    assert [row.state for row in bench.warehouse.coverage(published=False, dataset=datasets.ARTICLE_CHANGES)] == [
-        "empty",
-        "missing",
-        "missing",
-        "empty",
-    ]
 
 
 def test_files_that_cannot_be_cleaned_away_fail_no_run(bench, publish):
@@ -86,17 +87,6 @@ def test_files_that_cannot_be_cleaned_away_fail_no_run(bench, publish):
     assert told["next_publication"] == "by the next run"
 
 
-def test_small_row_groups_are_merged_and_a_busy_warehouse_fails_no_run(bench, publish, monkeypatch):
-    note(bench, 0)
-    assert publish(None)["row_groups_merged"]
-
-    def busy(*_):
-        raise WarehouseBusyError("Another process is using the warehouse.")
-
-    monkeypatch.setattr(Warehouse, "merge_row_groups", busy)
-    assert "row_groups_merged" not in publish(None)
-
-
 @pytest.mark.parametrize(
     ("every", "last", "text"),
     [
@@ -104,15 +94,15 @@ def test_small_row_groups_are_merged_and_a_busy_warehouse_fails_no_run(bench, pu
         (timedelta(0), NOON, "by the next run"),
         (HALF_HOUR, None, "by the next run"),
         (HALF_HOUR, NOON, "by the first run after 2026-11-01 12:30 UTC (WME_PUBLISH=30)"),
-        (
-            timedelta(minutes=90),
-            NOON.astimezone(tz=None),
-            "by the first run after 2026-11-01 13:30 UTC (WME_PUBLISH=90)",
-        ),
+        (3 * HALF_HOUR, NOON.astimezone(tz=None), "by the first run after 2026-11-01 13:30 UTC (WME_PUBLISH=90)"),
     ],
 )
 def test_people_are_told_when_it_is_published_next(every, last, text):
     assert next_text(None if last is None else Publication(last, 1), every) == text
+
+
+def garbled(warehouse):
+    warehouse.build_path.write_bytes(b"no database")
 
 
 def earlier(warehouse):
@@ -131,14 +121,7 @@ def earlier(warehouse):
 
 @pytest.mark.parametrize(
     ("damage", "replacement"),
-    [
-        (
-            lambda warehouse: warehouse.build_path.write_bytes(b"no database"),
-            "A copy of warehouse.duckdb takes its place",
-        ),
-        (earlier, "A new file takes its place"),
-    ],
-    ids=["garbled", "earlier"],
+    [(garbled, "A copy of warehouse.duckdb takes its place"), (earlier, "A new file takes its place")],
 )
 def test_a_build_file_that_was_replaced_is_completed_before_it_is_published(
     bench, publish, caplog, damage, replacement

@@ -2,7 +2,6 @@
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -30,39 +29,31 @@ def test_what_has_come_is_kept_before_the_end_and_one_process_keeps_it(tmp_path)
         since = NOW - timedelta(hours=2)
         wanted = list(sandbox.world.events("enwiki", since, NOW))
         lake = LiveLake(Layout(tmp_path), "live_changes", ARTICLE_CHANGES)
-        merges: list[int] = []
+        steps, lags, warnings, merges = [], [], [], []
         lake.merge = lambda: merges.append(len(steps))
-        steps: list[Step] = []
-        lags: list[float | None] = []
 
-        def count() -> int:
-            return sum(one.row_count for one in steps)
+        def say(step, lag_seconds):
+            steps.append(step)
+            lags.append(lag_seconds)
 
         with EnterpriseClient(service, tmp_path / "state") as client:
 
-            def say(step: Step, lag_seconds: float | None) -> None:
-                steps.append(step)
-                lags.append(lag_seconds)
-
-            def run(**more: Any) -> None:
+            def run(**more):
                 how = {"since": since, "clock": lambda: NOW, "step_seconds": 0.05, "warn": warnings.append}
-                how |= {"ended": lambda: count() >= len(wanted), "say": say} | more
+                how |= {"ended": lambda: sum(one.row_count for one in steps) >= len(wanted), "say": say} | more
                 keep(client, lake, tmp_path / "state", **how)
 
-            def run_beside(step: Step, lag_seconds: float | None) -> None:
+            def run_beside(step, lag_seconds):
                 with pytest.raises(StreamBusyError, match="Another process is already reading this stream"):
                     run()
                 say(step, lag_seconds)
 
-            warnings: list[str] = []
             run(ended=lambda: bool(steps), say=run_beside)
             run(options=StreamOptions(connections=2))
             assert merges == list(range(1, len(steps) + 1))
-    assert count() == len(wanted)
+    assert sum(one.row_count for one in steps) == len(wanted)
     assert warnings == []
-    last = lake.last()
-    assert last is not None
-    assert last.since == since
+    assert lake.last().since == since
     assert None not in lags
 
 

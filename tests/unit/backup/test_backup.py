@@ -172,7 +172,12 @@ def test_a_restore_goes_on_with_the_same_backup_alone(data, tmp_path, monkeypatc
             restore(first, tmp_path / "half")
     with pytest.raises(BackupError, match=r"is not empty\. Nothing was changed"):
         restore(second, tmp_path / "half")
+    # all is on disk before the note goes
+    seen = []
+    monkeypatch.setattr(os, "sync", lambda: seen.append({path.name for path in (tmp_path / "half").iterdir()}))
     assert restore(first, tmp_path / "half").file_count == 5
+    assert {"restoring.json", "lake"} <= seen[-1]
+    assert not (tmp_path / "half/restoring.json").exists()
     with pytest.raises(BackupError, match="is not empty"):
         restore(first, tmp_path / "half")
 
@@ -207,15 +212,6 @@ def test_older_backups_are_removed_and_a_damaged_one_is_not(data, tmp_path, monk
     assert [one.path for one in backups.completed(to)] == taken[2:]
     assert taking.remove_older(to, 1) == [taken[2]]
     assert sorted(path.name for path in to.iterdir()) == [".lock", taken[1].name, taken[3].name]
-
-
-def test_a_restore_is_on_disk_before_its_note_goes(data, tmp_path, monkeypatch):
-    backup, target = take(data, tmp_path / "to").backup, tmp_path / "target"
-    seen = []
-    monkeypatch.setattr(os, "sync", lambda: seen.append(sorted(path.name for path in target.iterdir())))
-    restore(backup, target)
-    assert "restoring.json" in seen[-1]
-    assert {"lake"} <= {path.name for path in target.iterdir()} < {*seen[-1]}
 
 
 def test_files_are_not_removed_while_they_are_copied(tmp_path):

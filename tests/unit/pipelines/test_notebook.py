@@ -1,6 +1,5 @@
 """The published file in a notebook: from any folder, read-only, and with a sentence where there is none."""
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,19 +14,13 @@ from resources.warehouse import NotPublishedError, Warehouse
 from tests.builds import lay
 
 
-@pytest.fixture(scope="module")
-def published(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("published")
-    Warehouse(lay(folder)).publish({"service": "first"})
-    return folder
-
-
 @pytest.fixture
-def data(published, tmp_path, monkeypatch):
+def data(tmp_path, monkeypatch):
     """A data folder with a published file; nothing in the environment or a `.env` names another."""
+    Warehouse(lay(tmp_path / "data")).publish({"service": "first"})
     monkeypatch.delenv("WME_DATA", raising=False)
     monkeypatch.setattr(notebook, "dotenv_values", lambda _path: {})
-    return shutil.copytree(published, tmp_path / "data")
+    return tmp_path / "data"
 
 
 def service(connection):
@@ -35,13 +28,16 @@ def service(connection):
         return connection.execute("SELECT value FROM about WHERE name = 'service'").fetchall()
 
 
-def test_it_reads_only_shows_utc_and_keeps_what_it_learns_of_lake_files(data):
-    with connect(data) as connection:
-        assert connection.execute("SELECT current_setting('parquet_metadata_cache')").fetchall() == [(True,)]
-        assert connection.execute("SELECT current_setting('TimeZone')").fetchall() == [("UTC",)]
+def test_it_reads_only_shows_utc_locks_nobody_out_and_keeps_what_it_learns_of_lake_files(data):
+    with connect(data) as old:
+        assert old.execute("SELECT current_setting('parquet_metadata_cache')").fetchall() == [(True,)]
+        assert old.execute("SELECT current_setting('TimeZone')").fetchall() == [("UTC",)]
         with pytest.raises(duckdb.Error, match="read-only"):
-            connection.execute("CREATE TABLE mine (a INTEGER)")
-        assert connection.sql("FROM articles").to_arrow_table().num_rows == 0
+            old.execute("CREATE TABLE mine (a INTEGER)")
+        assert old.sql("FROM articles").to_arrow_table().num_rows == 0
+        # each call sees the newest
+        Warehouse(lay(data)).publish({"service": "second"})
+        assert (service(connect(data)), service(old)) == ([("second",)], [("first",)])
 
 
 def test_the_folder_is_that_of_the_call_of_the_environment_or_of_the_env_file(data, monkeypatch, tmp_path):
@@ -69,14 +65,6 @@ def test_the_folder_data_of_the_project_or_nothing_is_published(data, tmp_path, 
     assert "WME_DATA" in str(told.value)
     assert "`wme run`" in str(told.value)
     assert list(empty.iterdir()) == []
-
-
-def test_it_locks_nobody_out_and_each_call_sees_the_newest(data):
-    with connect(data) as old:
-        Warehouse(lay(data)).publish({"service": "second"})
-        with connect(data) as new:
-            found = [c.execute("SELECT value FROM about WHERE name = 'service'").fetchall() for c in (old, new)]
-    assert found == [[("first",)], [("second",)]]
 
 
 def test_it_does_not_wait_for_dagster():

@@ -85,9 +85,12 @@ def test_a_signal_ends_the_group_in_order_with_one_sentence(tmp_path, number, ig
     assert is_empty(group)
 
 
-def test_nothing_outlives_a_supervisor_that_was_killed(tmp_path):
+def test_a_second_one_is_refused_while_the_first_runs_and_nothing_outlives_one_that_was_killed(tmp_path):
     process = start(tmp_path / "ui.lock")
     group = group_of(process)
+    _, shown = (second := start(tmp_path / "ui.lock")).communicate(timeout=60)
+    assert second.returncode == 1
+    assert shown.startswith(f"Another `wme ui` is already serving {tmp_path.parent}, and two daemons would start")
     process.kill()
     process.communicate(timeout=60)
     try:
@@ -97,16 +100,6 @@ def test_nothing_outlives_a_supervisor_that_was_killed(tmp_path):
             os.killpg(group, signal.SIGKILL)
     # its lock has ended with it
     assert supervisor.hold(tmp_path / "ui.lock") is not None
-
-
-def test_a_second_one_is_refused_while_the_first_runs(tmp_path):
-    process = start(tmp_path / "ui.lock")
-    group_of(process)
-    _, shown = (second := start(tmp_path / "ui.lock")).communicate(timeout=60)
-    assert second.returncode == 1
-    assert shown.startswith(f"Another `wme ui` is already serving {tmp_path.parent}, and two daemons would start")
-    process.terminate()
-    process.communicate(timeout=60)
 
 
 def test_servers_that_end_by_themselves_are_reported_with_what_they_said(tmp_path):

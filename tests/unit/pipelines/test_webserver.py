@@ -127,15 +127,6 @@ def test_another_website_can_open_the_ui_by_a_link_and_no_more(site):
     assert not is_reached("GET", "/", *(("Sec-Fetch-Site", one) for one in ("none", site)), **OWN, **NAVIGATION)
 
 
-@pytest.mark.parametrize("site", ["same-origin", "none"])
-def test_own_pages_are_answered(site):
-    fetch = OWN | {"sec_fetch_site": site, "sec_fetch_mode": "cors", "sec_fetch_dest": "empty"}
-    own = {"origin": "http://127.0.0.1:3000"}
-    assert is_reached("GET", "/logs/x", **fetch)
-    assert is_reached("POST", "/graphql", **fetch, **own, content_type="application/json; charset=utf-8")
-    assert is_reached(kind="websocket", target="/graphql", **OWN, **own, sec_fetch_site=site)
-
-
 @pytest.mark.parametrize(
     "target",
     ["/graphql?query=mutation%20%7Ba%7D", "/graphql?query={version}", "/graphql?%71uery=mutation{a}",
@@ -172,24 +163,37 @@ def test_what_a_form_can_send_is_refused_at_every_address(kind, target):
         assert not is_reached("POST", target, *(OWN | more).items(), *JSON.items())
 
 
-def test_programs_and_proxies_need_few_headers_and_none_twice():
-    assert is_reached("GET", "/server_info", **OWN)
-    assert is_reached("GET", "/server_info", host="127.0.0.1:3000", user_agent="Python-urllib/3.13", connection="close")
-    assert is_reached("POST", "/graphql", *(OWN | JSON).items())
-    assert is_reached("POST", "/graphql", **OWN, content_type="application/graphql")
-    assert is_reached("POST", "/report_asset_materialization/a", *(OWN | JSON).items())
+FETCH = {"sec_fetch_mode": "cors", "sec_fetch_dest": "empty"}
+OWN_PAGE, PROXY = {"origin": "http://127.0.0.1:3000"}, {"origin": "https://mirror.example.org"}
 
-    assert is_reached("POST", "/graphql", *(OWN | JSON).items(), origin="https://mirror.example.org")
-    assert is_reached(kind="websocket", target="/graphql", **OWN, origin="https://ops.example.org:8443")
-    assert not is_reached("POST", "/graphql", *(OWN | JSON).items(), origin="https://mirror.example.org", hosts=())
 
+def test_own_pages_programs_and_proxies_need_few_headers_and_none_twice():
+    answered = [
+        *(ask("GET", "/logs/x", **OWN, **FETCH, sec_fetch_site=site) for site in ("same-origin", "none")),
+        ask(
+            "POST",
+            "/graphql",
+            **OWN,
+            **FETCH,
+            **OWN_PAGE,
+            sec_fetch_site="none",
+            content_type="application/json; charset=utf-8",
+        ),
+        ask(kind="websocket", target="/graphql", **OWN, **OWN_PAGE, sec_fetch_site="same-origin"),
+        ask("GET", "/server_info", **OWN),
+        ask("GET", "/server_info", host="127.0.0.1:3000", user_agent="Python-urllib/3.13", connection="close"),
+        ask("POST", "/graphql", *(OWN | JSON).items()),
+        ask("POST", "/graphql", **OWN, content_type="application/graphql"),
+        ask("POST", "/report_asset_materialization/a", *(OWN | JSON).items()),
+        ask("POST", "/graphql", *(OWN | JSON).items(), **PROXY),
+        ask(kind="websocket", target="/graphql", **OWN, origin="https://ops.example.org:8443"),
+    ]
+    assert answered == [(200, "reached")] * len(answered)
+    assert not is_reached("POST", "/graphql", *(OWN | JSON).items(), **PROXY, hosts=())
     assert not is_reached()
+    twice = (400, "Refused: the header Host was sent twice. Nothing was done.\n")
     for two in (("localhost", "evil.example"), ("evil.example", "localhost"), ("localhost", "localhost")):
-        assert ask("GET", "/", *(("Host", host) for host in two)) == (
-            400,
-            "Refused: the header Host was sent twice. Nothing was done.\n",
-        )
-
+        assert ask("GET", "/", *(("Host", host) for host in two)) == twice
     _, text = ask(host="<script>\x1b[2J" + "a" * 5000)
     assert "\x1b" not in text
     assert len(text) < 500

@@ -276,19 +276,14 @@ def test_the_sql_of_a_backup_is_removed_before_it_is_run(stage, usual, names):
 
 def code(path):
     """All that a DuckDB file has besides tables with rows: the definitions of views, macros and triggers."""
+    here = "database_name = 'it' AND NOT internal"
     with duckdb.connect() as connection:
         connection.execute(f"ATTACH '{path}' AS it (READ_ONLY)")
-        here = "database_name = 'it' AND NOT internal"
-        return {
-            "views": connection.execute(
-                f"SELECT schema_name, view_name, sql FROM duckdb_views() WHERE {here} AND sql NOT LIKE "
-                f"'%{path.parent}%' ORDER BY ALL"
-            ).fetchall(),
-            "macros": connection.execute(
-                f"SELECT schema_name, function_name, macro_definition FROM duckdb_functions() WHERE {here} ORDER BY ALL"
-            ).fetchall(),
-            "triggers": connection.execute("SELECT trigger_name FROM duckdb_triggers()").fetchall(),
-        }
+        return connection.execute(
+            f"SELECT schema_name, view_name, sql FROM duckdb_views() WHERE {here} AND sql NOT LIKE '%{path.parent}%' "
+            f"UNION ALL SELECT schema_name, function_name, macro_definition FROM duckdb_functions() WHERE {here} "
+            "UNION ALL SELECT 'trigger', trigger_name, '' FROM duckdb_triggers() ORDER BY ALL"
+        ).fetchall()
 
 
 def test_settings_of_dagster_that_run_programs_are_renamed(stage):

@@ -29,8 +29,6 @@ from tests.unit.pipelines.conftest import ONE, Mirror
 from tests.unit.warehouse.conftest import START
 
 HOSTILE = '</script><img src=x onerror=alert(1)> & "quoted" $x$ `wme clean`'
-CARDS = ["Newest hours", "Lag and freshness", "Changes per hour", "Most edited pages", "Deletions and moves", "Rejects"]
-CARDS += ["Throughput", "Quota", "Storage"]
 
 
 class Page(HTMLParser):
@@ -66,13 +64,6 @@ def made(mirror, newest, **more):
     return wrote, Page(wrote.path)
 
 
-@pytest.fixture
-def altered(whole, tmp_path):
-    """A copy of it whose published file a test alters."""
-    shutil.copytree(whole.data, tmp_path / "data")
-    return Mirror(tmp_path / "data")
-
-
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory):
     """Five hours of two projects.
@@ -105,7 +96,9 @@ def told(filled):
 
 def test_each_question_has_its_card_and_the_page_is_alone_and_runs_nothing(filled, told):
     wrote, page = told
-    assert page.headings == ["What needs attention", *CARDS, "Facts"]
+    cards = ["Newest hours", "Lag and freshness", "Changes per hour", "Most edited pages", "Deletions and moves"]
+    cards += ["Rejects", "Throughput", "Quota", "Storage"]
+    assert page.headings == ["What needs attention", *cards, "Facts"]
     assert wrote.attention == [f"enwiki namespace 0: {NO_SNAPSHOT}."]
     assert NO_SNAPSHOT.replace("`", "") in page.text
     assert (wrote.path, wrote.size_bytes) == (filled.data / "report.html", len(page.source.encode()))
@@ -167,13 +160,8 @@ def gap(project, first, last, reason="The archive is damaged."):
 
 
 def test_gaps_that_differ_only_in_the_project_are_one_line_and_the_account_is_not_named():
-    found = [
-        gap("enwiki", 1, 2),
-        gap("enwiki", 5, 5),
-        gap("frwiki", 1, 2),
-        gap("fr1wiki", 1, 2),
-        gap("dewiki", 7, 7, "Lost."),
-    ]
+    found = [gap("enwiki", 1, 2), gap("enwiki", 5, 5), gap("frwiki", 1, 2), gap("fr1wiki", 1, 2)]
+    found.append(gap("dewiki", 7, 7, "Lost."))
     told = attention(
         Status(gaps=found, troubles=["First.", *(one.sentence for one in found), "`wme run` fetches them."])
     )
@@ -207,19 +195,15 @@ def test_the_headline_comes_first_and_says_how_fresh_the_mirror_is(filled, told)
     )
 
 
-def test_the_lag_leaves_out_hours_of_a_backfill_and_hours_that_were_loaded_again(altered, monkeypatch):
-    loaded = {
-        0: "2026-11-01 02:30",
-        1: "2026-11-01 02:30",
-        2: "2026-11-01 03:20",
-        3: "2026-11-09 03:00",
-        4: "2026-11-09 03:00",
-    }
+def test_the_lag_leaves_out_hours_of_a_backfill_and_hours_that_were_loaded_again(whole, tmp_path, monkeypatch):
+    shutil.copytree(whole.data, tmp_path / "data")
+    altered = Mirror(tmp_path / "data")
+    loaded = ("01 02:30", "01 02:30", "01 03:20", "09 03:00", "09 03:00")
     with duckdb.connect(str(altered.warehouse.published_path)) as published:
-        for number, at in loaded.items():
+        for number, at in enumerate(loaded):
             published.execute(
                 "UPDATE loads SET loaded_at = ? WHERE table_name = 'article_changes' AND batch_hour = ?",
-                [f"{at}:00+00", altered.lake.hour(number)],
+                [f"2026-11-{at}:00+00", altered.lake.hour(number)],
             )
         published.execute("UPDATE hours SET load_count = 2 WHERE batch_hour >= ?", [altered.lake.hour(3)])
         rows = published.execute(statement("read/page/hours"), ["1 hours"]).fetchall()

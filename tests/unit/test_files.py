@@ -1,22 +1,41 @@
 """Files that are there as a whole or not at all.
 
-Writers are killed, meet, and find no room; before a file gets its name, its bytes survive a loss of power.
+Writers are killed, meet, and find no room; before a file gets its name, its bytes survive a loss of power. Paths may
+be strings wherever people begin.
 """
 
 import errno
+import inspect
 import os
 import resource
 import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from resources import datasets, files
+from pipelines.notebook import connect
+from pipelines.operations import backup, restore
+from pipelines.report import page
+from resources import datasets, files, sandbox
+from resources.enterprise import (
+    EnterpriseClient,
+    Hours,
+    Lists,
+    Service,
+    ServiceFiles,
+    Sidecar,
+    Snapshots,
+    is_landed,
+    read_listing,
+    read_set,
+)
+from resources.enterprise.listing import Listing
 from resources.errors import retryable
-from resources.lake import Layout, convert
+from resources.lake import Archive, Layout, convert
 from resources.warehouse import Warehouse
 from tests.unit.lake.conftest import Lake as Archives
 from tests.unit.warehouse.conftest import Clock, Lake
@@ -140,3 +159,56 @@ def test_the_published_file_is_durable_before_it_gets_its_name_and_its_name_afte
     place = done.index((path.stat().st_ino, path))
     assert path.stat().st_ino in done[:place]
     assert path.parent.stat().st_ino in done[place:]
+
+
+# --- paths as text ---------------------------------------------------------------------------------------------------
+
+HOUR = datetime(2026, 11, 20, 5, tzinfo=UTC)
+
+
+def test_each_door_takes_a_string(tmp_path):
+    folder = str(tmp_path)
+    assert Layout(folder) == Layout(tmp_path)
+    assert Warehouse(folder).published_path == tmp_path / "warehouse.duckdb"
+    assert Archive(f"{folder}/x", "x", "1", HOUR, "enwiki", 0).path == tmp_path / "x"
+    assert sandbox.Settings(state=folder, corpus=folder) == sandbox.Settings(state=tmp_path, corpus=tmp_path)
+    assert sandbox.find(folder) is None
+    assert not is_landed(f"{folder}/x", "1")
+    for missing in (read_listing, read_set):
+        with pytest.raises(FileNotFoundError):
+            missing(f"{folder}/x")
+
+
+def test_the_client_takes_a_string(tmp_path):
+    service = Service("http://127.0.0.1:9", "http://127.0.0.1:9", "http://127.0.0.1:9", "somebody", "Passw0rd-1")
+    with EnterpriseClient(service, state=str(tmp_path / "state")) as client:
+        assert not client.account.status().logged_in
+        landed = client.lists.land(Listing(b"[]", (), "/v2/projects", HOUR, 1), str(tmp_path / "list.json"))
+    assert Sidecar.read(str(tmp_path / "list.json")) == landed
+    with pytest.raises(TypeError, match=r"os\.PathLike"):
+        EnterpriseClient(service, state=None)  # type: ignore[arg-type]
+
+
+def test_no_entry_point_is_declared_to_take_a_path_object_only():
+    kinds = (EnterpriseClient, Hours, Lists, ServiceFiles, Snapshots, Warehouse)
+    functions = [
+        *kinds,
+        is_landed,
+        read_listing,
+        read_set,
+        backup.plan,
+        backup.take,
+        restore.restore,
+        page.write,
+        connect,
+    ]
+    members = [one for kind in kinds for one in vars(kind).items() if not one[0].startswith("_") and callable(one[1])]
+    functions += [member for _, member in members]
+    declared = [
+        (function.__qualname__, name, str(parameter.annotation))
+        for function in functions
+        for name, parameter in inspect.signature(function).parameters.items()
+    ]
+    paths = [one for one in declared if "Path" in one[2]]
+    assert len(paths) > 15
+    assert [one for one in paths if "StrPath" not in one[2] and "str |" not in one[2]] == []

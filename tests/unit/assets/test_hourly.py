@@ -85,9 +85,8 @@ def test_an_odd_record_of_the_list_fails_its_own_project_alone(bench, materializ
         **{(NEXT, project, 0): "absent" for project in ("enwiki", "frwiki", "itwiki")},
     }
     # without the service it is the same
-    assert batches.archived_hour(
-        HOUR, bench.layout, [("frwiki", 0), ("itwiki", 0)], datasets.ARTICLE_CHANGES
-    ).plan.odd.keys() == {("frwiki", 0)}
+    scope = [("frwiki", 0), ("itwiki", 0)]
+    assert batches.archived_hour(HOUR, bench.layout, scope, datasets.ARTICLE_CHANGES).plan.odd.keys() == {*scope[:1]}
     # a mirror without that project is not concerned, and says what it saw
     assert materialize([HOUR], "enwiki", "itwiki").failure is None
     odd["value"] = 0.001
@@ -95,21 +94,17 @@ def test_an_odd_record_of_the_list_fails_its_own_project_alone(bench, materializ
     assert bench.states()[HOUR, "frwiki", 0] == "loaded"
 
 
-def test_an_archive_that_is_entirely_of_another_project_is_not_loaded(bench, materialize):
-    bench.serve("enwiki", record(1, "frwiki"), record(2, "frwiki"))
-    told = materialize([HOUR])
-    assert (
-        "It contains only records from other projects or namespaces, and none from enwiki namespace 0" in told.failure
-    )
-    assert bench.states() == {(HOUR, "enwiki", 0): "missing"}
-
-
-def test_an_odd_record_of_nobody_may_be_of_each_project_that_is_not_named(bench, materialize):
+def test_an_archive_of_another_project_is_not_loaded_and_an_odd_record_may_be_of_each_that_is_not_named(
+    bench, materialize
+):
     bench.serve("enwiki", 1)
+    bench.serve("frwiki", record(1, "dewiki"), record(2, "dewiki"))
     bench.fake.records["?"] = {"version": "7"}
-    told = materialize([HOUR], "enwiki", "frwiki")
-    assert "frwiki namespace 0 (record 2: identifier: Field required, and 3 more)" in told.failure
-    assert bench.states() == {(HOUR, "enwiki", 0): "loaded", (HOUR, "frwiki", 0): "missing"}
+    told = materialize([HOUR], "enwiki", "frwiki", "itwiki").failure
+    assert "It contains only records from other projects or namespaces, and none from frwiki namespace 0" in told
+    assert "itwiki namespace 0 (record 3: identifier: Field required, and 3 more)" in told
+    states = {"enwiki": "loaded", "frwiki": "missing", "itwiki": "missing"}
+    assert bench.states() == {(HOUR, project, 0): state for project, state in states.items()}
 
 
 @pytest.mark.parametrize("kind", [errors.AuthenticationError, errors.DiskFull], ids=lambda kind: kind.__name__)

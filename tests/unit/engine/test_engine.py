@@ -40,7 +40,8 @@ def test_an_error_that_would_meet_all_ends_the_rest(workers):
     assert all(outcomes[number].error.args == (7,) for number in range(50) if number not in tried)
 
 
-def test_items_run_side_by_side_up_to_the_bound():
+@pytest.mark.parametrize(("own", "more"), [(2, {}), (1, {"workers": 2})])
+def test_items_run_side_by_side_up_to_the_bound_of_the_call_or_of_the_engine(own, more):
     barrier = threading.Barrier(2, timeout=120)  # breaks unless two items are under way at once
     under_way, most, lock = 0, 0, threading.Lock()
 
@@ -53,15 +54,12 @@ def test_items_run_side_by_side_up_to_the_bound():
         with lock:
             under_way -= 1
 
-    outcomes = Engine(workers=2).map(work, range(6))
+    outcomes = Engine(workers=own).map(work, range(6), **more)
     assert [outcome.error for outcome in outcomes] == [None] * 6
     assert most <= 2
 
 
-def test_a_call_may_have_more_items_under_way_than_the_engine_has_workers():
-    barrier = threading.Barrier(3, timeout=120)
-    assert len(Engine(workers=1).map(lambda _item: barrier.wait(), range(3), workers=3)) == 3
-    # one worker runs in the calling thread
+def test_one_worker_runs_in_the_calling_thread():
     for engine, more in ((Engine(workers=3), {"workers": 1}), (Engine(workers=1), {})):
         outcomes = engine.map(lambda _item: threading.current_thread(), range(3), **more)
         assert {outcome.result for outcome in outcomes} == {threading.current_thread()}

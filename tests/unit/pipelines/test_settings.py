@@ -115,17 +115,10 @@ def test_what_cannot_be_used_is_said(environ, words):
         read(environ)
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("WME_PROJECT", "did you mean WME_PROJECTS?"),
-        ("WME_NAMESPACE", "did you mean WME_NAMESPACES?"),
-        ("WME_PASWORD", "did you mean WME_PASSWORD?"),
-        ("wme_data", "did you mean WME_DATA?"),
-        ("WME_ZZZZZZZZZZ", "docs/settings.md lists all settings."),
-    ],
-)
-def test_a_variable_that_is_no_setting_is_reported_with_the_nearest_that_is_one(name, words):
+def test_a_variable_that_is_no_setting_is_reported_with_the_nearest_that_is_one():
     environ = {"PATH": "", "OTHER_WME_X": "1", **dict.fromkeys(NAMES, ""), "WME_NATIVE": "0"}
     assert unknown(environ) == []
-    assert unknown(environ | {name: "not-to-be-seen"}) == [f"{name} is not a setting and has no effect; {words}"]
+    near = {"WME_PROJECT": "WME_PROJECTS", "WME_NAMESPACE": "WME_NAMESPACES", "WME_PASWORD": "WME_PASSWORD"}
+    told = {name: f"did you mean {other}?" for name, other in (near | {"wme_data": "WME_DATA"}).items()}
+    for name, words in (told | {"WME_ZZZZZZZZZZ": "docs/settings.md lists all settings."}).items():
+        assert unknown(environ | {name: "not-to-be-seen"}) == [f"{name} is not a setting and has no effect; {words}"]

@@ -39,9 +39,9 @@ LIMITS = {"README.md": 150, "CHANGELOG.md": 60, **dict.fromkeys(map(name_of, DEC
 TEXT = "\n".join(page.read_text() for page in GUIDES)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_no_page_is_too_long(page):
-    assert len(page.read_text().splitlines()) <= LIMITS.get(name_of(page), MOST_LINES)
+def test_no_page_is_too_long():
+    lengths = {name_of(page): len(page.read_text().splitlines()) for page in PAGES}
+    assert {name: length for name, length in lengths.items() if length > LIMITS.get(name, MOST_LINES)} == {}
 
 
 def test_links_lead_to_a_page_and_a_heading():
@@ -73,17 +73,12 @@ def test_generated_pages_repeat_the_code():
     assert written == rendered, "`make docs` writes the pages again"
 
 
-@pytest.mark.parametrize("page", DECISIONS, ids=name_of)
-def test_decisions_have_their_parts(page):
-    text = page.read_text()
-    assert text.startswith(f"# {int(page.name[:4])}. ")
-    if "uperseded by" not in text:
-        for part in ("Context", "Decision", "Evidence", "Consequences"):
-            assert re.search(rf"^(\*\*{part}\.?\*\*|## {part}$)", text, re.MULTILINE), part
-
-
-def test_decisions_are_numbered_without_a_gap():
-    assert [int(page.name[:4]) for page in DECISIONS] == list(range(1, len(DECISIONS) + 1))
+def test_decisions_are_numbered_without_a_gap_and_have_their_parts():
+    for number, page in enumerate(DECISIONS, 1):
+        text = page.read_text()
+        assert (int(page.name[:4]), text.startswith(f"# {number}. ")) == (number, True), page.name
+        for part in () if "uperseded by" in text else ("Context", "Decision", "Evidence", "Consequences"):
+            assert re.search(rf"^(\*\*{part}\.?\*\*|## {part}$)", text, re.MULTILINE), (page.name, part)
 
 
 # --- commands --------------------------------------------------------------------------------------------------------
@@ -99,11 +94,12 @@ def resolve(words):
 
 
 def test_every_command_line_can_be_parsed():
-    found = commands("wme")
+    found, of_sandbox = commands("wme"), set()
     assert len(found) > 20
     for words in found:
         command, rest = resolve(words)
         if command.name == "sandbox":  # has a parser of its own
+            of_sandbox |= {word for word in words if word.startswith("--")}
             continue
         context = click.Context(command, info_name=command.name, resilient_parsing=False)
         values, arguments, _ = command.make_parser(context).parse_args(args=list(rest))
@@ -111,14 +107,9 @@ def test_every_command_line_can_be_parsed():
         for option in command.params:
             if isinstance(option, click.Option) and isinstance(values.get(option.name), str):
                 option.type_cast_value(context, values[option.name])
-
-
-def test_options_of_the_sandbox_exist():
-    named = {word for words in commands("wme") if words[0] == "sandbox" for word in words if word.startswith("--")}
     parser = argparse.ArgumentParser()
     sandbox_options.add_arguments(parser)
-    assert named
-    assert named <= {name for action in parser._actions for name in action.option_strings}
+    assert set() < of_sandbox <= {name for action in parser._actions for name in action.option_strings}
 
 
 def test_control_requests_of_the_sandbox_are_those_that_exist():
@@ -162,12 +153,9 @@ def test_every_module_and_folder_that_a_guide_names_exists():
             assert (ROOT / named).exists(), (name_of(page), named)
 
 
-def test_every_table_and_state_is_explained():
+def test_every_table_and_state_is_explained_and_every_view_and_macro_has_an_example():
     assert sorted(table.name for table in datasets.tables() if f"`{table.name}`" not in TEXT) == []
     assert sorted(state for state in HourState if f"| `{state}` |" not in TEXT) == []
-
-
-def test_every_view_and_macro_has_an_example():
     examples = "\n".join(block for page in GUIDES for _, block in blocks(page, "sql"))
     views = (*QUESTIONS, *STRUCTURED_VIEWS, *ENTITY_VIEWS, *MACROS)
     assert [one.name for one in views if not re.search(rf"\b(FROM|JOIN) {one.name}\b", examples)] == []
@@ -176,24 +164,15 @@ def test_every_view_and_macro_has_an_example():
 # --- settings --------------------------------------------------------------------------------------------------------
 
 
-def switches():
-    """Return the variables that are no settings.
-
-    The reader of the settings file, the decoder, `wme auth` and `make test-live` read them.
-    """
+def test_variables_that_are_read_are_known_and_no_page_names_another():
+    # switches, which the settings file's reader, the decoder, `wme auth` and `make test-live` read, are no settings
     modules = (native, account_commands, contract, types)
-    return {name for module in modules for name in re.findall(r'"(WME_[A-Z_]+)"', Path(module.__file__).read_text())}
-
-
-def test_nothing_that_is_read_is_reported_as_unknown():
-    assert settings.unknown(dict.fromkeys({*settings.NAMES, *switches()}, "")) == []
-
-
-def test_no_page_names_an_unknown_variable():
+    sources = (Path(module.__file__).read_text() for module in modules)
+    known = {*settings.NAMES, *(name for source in sources for name in re.findall(r'"(WME_[A-Z_]+)"', source))}
+    assert settings.unknown(dict.fromkeys(known, "")) == []
     for page in PAGES:
         # `_WME_COMPLETE`, by which click writes the completion of a shell, is no setting
-        named = set(re.findall(r"(?<!_)WME_[A-Z_]+", page.read_text()))
-        assert sorted(named - {*settings.NAMES, *switches()}) == [], name_of(page)
+        assert sorted({*re.findall(r"(?<!_)WME_[A-Z_]+", page.read_text())} - known) == [], name_of(page)
 
 
 def test_examples_of_the_settings_can_be_used():
@@ -208,14 +187,11 @@ IMAGES = DOCS / "images"
 DRAW = runpy.run_path(str(IMAGES / "draw.py"))
 
 
-def test_the_diagram_is_as_drawn():
+def test_pictures_are_as_drawn_and_have_at_most_200_kb():
     assert (IMAGES / "architecture.svg").read_text() == DRAW["architecture"](), "`make docs` draws it again"
-
-
-def test_pictures_have_at_most_200_kb():
-    pictures = [path for path in IMAGES.iterdir() if path.suffix in {".svg", ".png"}]
-    assert {path.name for path in pictures} == {"architecture.svg", "report.png"}
-    assert all(path.stat().st_size <= 200_000 for path in pictures)
+    sizes = {path.name: path.stat().st_size for path in IMAGES.iterdir() if path.suffix in {".svg", ".png"}}
+    assert sizes.keys() == {"architecture.svg", "report.png"}
+    assert max(sizes.values()) <= 200_000
 
 
 def test_the_text_of_a_picture_is_found_again():

@@ -90,17 +90,9 @@ def folder(tmp_path_factory):
 
 def test_lines_are_counted_and_shown_with_the_newest_hour_first(folder):
     hours = [(ARTICLE_CHANGES, folder.lake.hour(number)) for number in range(3)]
-    counts = [
-        rebuild.count(folder.warehouse, parts)
-        for parts in (
-            hours,
-            hours[:1],
-            [(SNAPSHOT_ARTICLES, SNAPSHOT)],
-            [*hours[:1], (SNAPSHOT_ARTICLES, SNAPSHOT)],
-            [],
-        )
-    ]
-    assert counts == [9, 1, 3, 4, 0]
+    snapshot = (SNAPSHOT_ARTICLES, SNAPSHOT)
+    chosen = (hours, hours[:1], [snapshot], [*hours[:1], snapshot], [])
+    assert [rebuild.count(folder.warehouse, parts) for parts in chosen] == [9, 1, 3, 4, 0]
 
     of_hours = Selection(project="enwiki", reason="JSON")
     shown = [(row[0], row[3]) for row in rebuild.places(folder.warehouse, of_hours, 100).rows if "chunk" not in row[1]]

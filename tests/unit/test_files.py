@@ -1,8 +1,4 @@
-"""Files that are there as a whole or not at all.
-
-Writers are killed, meet, and find no room; before a file gets its name, its bytes survive a loss of power. Paths may
-be strings wherever people begin.
-"""
+"""Files that are there as a whole or not at all, whoever is killed when; paths may be strings."""
 
 import errno
 import inspect

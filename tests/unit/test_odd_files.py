@@ -1,7 +1,4 @@
-"""Files that commands read, with anything in their place.
-
-Each is named in a sentence or made again, and nothing hangs.
-"""
+"""Files that commands read, with anything in their place: named in a sentence or made again, and nothing hangs."""
 
 import os
 from datetime import UTC, datetime, timedelta

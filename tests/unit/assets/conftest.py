@@ -1,7 +1,4 @@
-"""A mirror of one hour.
-
-A service on loopback that serves real archives, and a data folder with its lake and warehouse.
-"""
+"""A mirror of one hour: a service on loopback that serves real archives, and a data folder."""
 
 import gzip
 import json

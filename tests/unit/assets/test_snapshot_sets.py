@@ -25,10 +25,7 @@ def version_of(number):
 
 @pytest.fixture
 def put(bench):
-    """`put(number, *chunks)`.
-
-    A version of a snapshot of so many chunks, each a list of pages; `at`: when it was exported.
-    """
+    """`put(number, *chunks)`: a version of a snapshot of so many chunks, each a list of pages, exported `at`."""
 
     def archive(number, *chunks, at=DAY, manifest=True):
         folder = bench.layout.snapshot_archive(SNAPSHOT_ARTICLES, NAME)

@@ -1,7 +1,4 @@
-"""Backups of plain files.
-
-What is linked, copied and compared, in which order, and what a kill or a full disk leaves.
-"""
+"""Backups of plain files: what is linked, copied and compared, and what a kill or a full disk leaves."""
 
 import errno
 import os

@@ -1,7 +1,4 @@
-"""Backups that somebody has manipulated, seal and all.
-
-Restoring them changes nothing, in the data folder and outside of it.
-"""
+"""Backups that somebody has manipulated, seal and all: restoring them changes nothing, inside and outside."""
 
 import hashlib
 import json

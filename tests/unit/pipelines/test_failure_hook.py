@@ -1,7 +1,4 @@
-"""The run-failure hook with a real listener and real programs.
-
-What it is handed, its bounds, and that it harms no run.
-"""
+"""The run-failure hook with a real listener and real programs: what it is handed, and that it harms no run."""
 
 import json
 import sys

@@ -66,10 +66,7 @@ def made(mirror, newest, **more):
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory):
-    """Five hours of two projects.
-
-    Pages are edited, moved, deleted and named with care, and lines are rejected.
-    """
+    """Five hours in which pages are edited, moved, deleted and named with care, and lines are rejected."""
     mirror = Mirror(tmp_path_factory.mktemp("filled") / "data")
     lake, hours = mirror.lake, {}
     for number in range(5):
@@ -217,10 +214,7 @@ def test_the_lag_leaves_out_hours_of_a_backfill_and_hours_that_were_loaded_again
 
 
 def test_a_year_of_many_projects_fits_into_two_megabytes(mirror):
-    """Each day of each project has an hour that is loaded or missing, changing from day to day.
-
-    No two cells are alike.
-    """
+    """Each day of each project has an hour that is loaded or missing, in turns, so no cells are joined."""
     mirror.load(0)
     mirror.publish()
     published = duckdb.connect(str(mirror.warehouse.published_path))

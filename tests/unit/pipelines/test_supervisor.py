@@ -1,7 +1,4 @@
-"""The process of `wme ui` over a small command in place of Dagster's servers.
-
-One for each lock, and nothing outlives it.
-"""
+"""The process of `wme ui` over a small command in place of the servers: one for each lock, nothing outlives it."""
 
 import contextlib
 import os

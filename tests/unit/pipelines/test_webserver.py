@@ -1,7 +1,4 @@
-"""The guard of the Dagster UI.
-
-What browsers send for other websites is refused, what its own pages and programs send is not.
-"""
+"""The guard of the Dagster UI refuses what browsers send for other websites, and nothing else."""
 
 import asyncio
 

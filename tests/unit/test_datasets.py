@@ -11,19 +11,12 @@ from resources.tables import TIMESTAMP
 
 
 @pytest.mark.parametrize("dataset", datasets.datasets(), ids=lambda dataset: dataset.name)
-def test_dataset_is_itself_wherever_it_is_sent(dataset):
+def test_dataset_is_itself_wherever_it_is_sent_and_every_column_has_one_source_that_fits_its_type(dataset):
     assert pickle.loads(pickle.dumps(dataset)) is dataset
     assert datasets.named(dataset.name) is dataset
-
-
-GIVEN_TYPES = {"batch_hour": TIMESTAMP, "source_at": TIMESTAMP, "namespace_id": pa.int64()}
-
-
-@pytest.mark.parametrize("dataset", datasets.datasets(), ids=lambda dataset: dataset.name)
-def test_every_column_has_one_source_that_fits_its_type(dataset):
-    table = dataset.table
+    table, types = dataset.table, {"batch_hour": TIMESTAMP, "source_at": TIMESTAMP, "namespace_id": pa.int64()}
     for name in dataset.given:
-        assert table[name].type == GIVEN_TYPES.get(name, pa.string()), name
+        assert table[name].type == types.get(name, pa.string()), name
     for column in table:
         sources = [table[name] for name in column.first_of]
         assert all(one.path and one.type == column.type and not one.json for one in sources), column.name

@@ -103,24 +103,22 @@ def names(path):
 
 
 def test_names_have_no_retired_word():
-    found = [
+    assert [
         f"{path.relative_to(ROOT)}: {name}"
         for path in MODULES
         for name in names(path)
         if RETIRED_NAMES & set(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower().split("_"))
-    ]
-    assert not found, "\n".join(found)
+    ] == []
 
 
 def test_docstrings_begin_with_a_verb_or_a_noun():
-    found = [
+    assert [
         f"{path.relative_to(ROOT)}: {text.splitlines()[0]}"
         for path in (path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
         for node in nodes(path)
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (text := ast.get_docstring(node))
         if re.match(r"(What|Whether|How|Which|Where|Why|When|Whoever)\b", text)
-    ]
-    assert not found, "\n".join(found)
+    ] == []
 
 
 # --- an error inside the message of another one: a clause, never a sentence with its own advice and full stop ---------

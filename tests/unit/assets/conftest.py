@@ -8,10 +8,11 @@ from datetime import timedelta
 import dagster as dg
 import pytest
 
+from assets.published import WHEN_DUE, published_warehouse
 from assets.steps import hour as batches
 from assets.steps.converting import convert_archives
 from assets.steps.hourly_run import HourlyRun
-from resources.adapters import ConfiguredEnterprise, ConfiguredLake, ConfiguredWarehouse
+from resources.adapters import ConfiguredEngine, ConfiguredEnterprise, ConfiguredLake, ConfiguredWarehouse
 from resources.datasets import ARTICLE_CHANGES, named
 from resources.engine import Engine, line_reporter
 from resources.enterprise import EnterpriseClient
@@ -171,3 +172,17 @@ def instance(_history):
     """Dagster's history without a run in it; to make one takes ten times as long as to empty it."""
     yield _history
     _history.wipe()
+
+
+@pytest.fixture
+def publish(bench, instance):
+    """`publish(minutes, *projects)`: materialize the published file; `tags`: of its run. Returns the metadata."""
+
+    def run(minutes, *projects, tags=WHEN_DUE):
+        own = bench.resources(*projects, publish_minutes=minutes)
+        own["engine"] = ConfiguredEngine(Settings(threads=1))
+        result = dg.materialize([published_warehouse()], instance=instance, resources=own, tags=tags)
+        (made,) = result.asset_materializations_for_node("published__warehouse")
+        return {name: value.value for name, value in made.metadata.items()}
+
+    return run

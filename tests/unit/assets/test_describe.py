@@ -39,9 +39,7 @@ def test_nested_types_are_short_and_their_fields_stand_in_the_description():
         ("size", "struct", "Size. Fields: bytes (int64).", True),
     ]
     assert max(len(one.type) for one in shown(ARTICLE_CHANGES)) <= len("timestamp[us, tz=UTC]")
-
-
-def test_only_tables_of_duckdb_have_a_table_name_and_previews_have_declared_columns():
+    # only tables of DuckDB have a table name, and previews have declared columns
     assert "dagster/table_name" not in describe.lake_metadata(NESTED)
     assert describe.table_metadata(NESTED)["dagster/table_name"] == "warehouse.main.nested"
     assert set(describe.PREVIEW) <= set(ARTICLE_CHANGES.schema.names)

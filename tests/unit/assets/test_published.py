@@ -3,16 +3,12 @@
 import os
 from datetime import UTC, datetime, timedelta
 
-import dagster as dg
 import duckdb
 import pytest
 
 from assets.layers import HOUR as ONE_HOUR
-from assets.published import WHEN_DUE, published_warehouse
 from assets.steps import hour as batches
 from resources import datasets
-from resources.adapters import ConfiguredEngine
-from resources.settings import Settings
 from resources.tables import HourState
 from resources.warehouse import HourStatus, Publication, Warehouse, WarehouseBusyError, next_text
 from tests.builds import close_all
@@ -20,24 +16,6 @@ from tests.unit.enterprise.conftest import HOUR
 
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
 HALF_HOUR = timedelta(minutes=30)
-
-
-@pytest.fixture
-def publish(bench, instance):
-    """`publish(minutes)`: materialize the asset; `tags`: of its run. Returns the metadata."""
-
-    def run(minutes, tags=WHEN_DUE, **more):
-        result = dg.materialize(
-            [published_warehouse()],
-            instance=instance,
-            resources=bench.resources(publish_minutes=minutes, **more)
-            | {"engine": ConfiguredEngine(Settings(threads=1))},
-            tags=tags,
-        )
-        (made,) = result.asset_materializations_for_node("published__warehouse")
-        return {name: value.value for name, value in made.metadata.items()}
-
-    return run
 
 
 def test_runs_publish_when_it_is_due_and_people_when_they_ask(bench, publish, monkeypatch):

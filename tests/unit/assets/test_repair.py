@@ -2,10 +2,8 @@
 
 import os
 
-import dagster as dg
 import pytest
 
-from assets.published import published_warehouse
 from assets.steps.compaction import compact_lake
 from assets.steps.hour import load_hour
 from assets.steps.rebuilding import format_repaired, repaired
@@ -17,7 +15,7 @@ from resources.settings import Settings
 
 BODIES = "SELECT project_id, wikitext FROM article_bodies ORDER BY ALL"
 #: As many as are worth a compaction.
-PLACES = [(project, 0) for project in ("dewiki", "enwiki", "frwiki", "itwiki")]
+PROJECTS = ("dewiki", "enwiki", "frwiki", "itwiki")
 
 
 @pytest.fixture
@@ -30,9 +28,9 @@ def loaded(bench):
 
 
 def converted(bench):
-    for project, _ in PLACES:
+    for project in PROJECTS:
         bench.serve(project, 1, 2)
-    archived = bench.fetch(*PLACES)
+    archived = bench.fetch(*((project, 0) for project in PROJECTS))
     return archived, bench.convert(archived)
 
 
@@ -46,25 +44,17 @@ def published(bench):
     return bench.warehouse.sql(BODIES).rows
 
 
-def publish(bench, instance):
-    """Materialize the published file; returns its metadata."""
-    resources = bench.resources(*(project for project, _ in PLACES)) | {"engine": ConfiguredEngine(Settings(threads=1))}
-    result = dg.materialize([published_warehouse()], instance=instance, resources=resources)
-    (made,) = result.asset_materializations_for_node("published__warehouse")
-    return {name: value.value for name, value in made.metadata.items()}
-
-
-def test_a_publication_makes_a_damaged_file_again_and_says_so(bench, loaded, instance):
+def test_a_publication_makes_a_damaged_file_again_and_says_so(bench, loaded, publish):
     before, path = published(bench), loaded["enwiki"]
     content = path.read_bytes()
     path.write_bytes(content[:50])
-    made = publish(bench, instance)
+    made = publish(0, *PROJECTS)
     assert (made["faulty_lake_files"], made["changed"]) == (0, True)
     assert made["repaired"] == f"Restored from the archive: {path.relative_to(bench.layout.lake).as_posix()}."
     assert path.read_bytes() == content
     assert published(bench) == before
     assert not list(bench.layout.lake.rglob("*.damaged*"))
-    assert "repaired" not in publish(bench, instance)
+    assert "repaired" not in publish(0, *PROJECTS)
 
 
 def test_whatever_lies_in_their_place_is_replaced(bench, loaded):
@@ -135,7 +125,7 @@ def test_a_compacted_file_comes_back_hour_by_hour_from_either_half(bench, loaded
         path.write_bytes(path.read_bytes()[:-9])
         (faulty,) = bench.warehouse.faulty_lake_files()
         assert faulty.lake_path.endswith(f".{half}.parquet")
-        assert {part.project_id for part in faulty.parts} == {project for project, _ in PLACES}
+        assert {part.project_id for part in faulty.parts} == {*PROJECTS}
         assert (repair(bench).failures, bench.warehouse.publish().faulty_lake_files) == ([], ())
         assert published(bench) == before
         for one in path.parent.iterdir():

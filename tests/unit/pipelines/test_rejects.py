@@ -32,10 +32,12 @@ class Folder:
         self.settings = Settings(data=data, projects=("dewiki",))
         self.lists = {}
 
-    def load(self, number, rejects, project="enwiki", *, archived=True, digest=None):
+    def load(self, number, rejects, project="enwiki", *, archived=True, is_of_today=False):
         """Load an hour with these lines as rejects, of an archive that is there or not."""
         file = self.lake.file(number, [self.lake.change(number + 1, "A", 60 * number + 1)], project, rejects=rejects)
-        file = file if digest is None else replace(file, digest=digest(file))
+        if is_of_today:
+            archive = Archive(self.data, file.identifier, file.version, file.batch_hour, project, 0)
+            file = replace(file, digest=digest_of(archive, frozenset(self.settings.bodies)))
         self.warehouse.load_hour(self.lake.hour(number), [file], dataset=ARTICLE_CHANGES)
         records = self.lists.setdefault(number, [])
         records.append(listed(project, version=file.version))
@@ -113,17 +115,9 @@ def empty(tmp_path):
     return Folder(tmp_path / "data")
 
 
-def of_today(folder):
-    def digest(file):
-        archive = Archive(folder.data, file.identifier, file.version, file.batch_hour, file.project_id, 0)
-        return digest_of(archive, frozenset(folder.settings.bodies))
-
-    return digest
-
-
 def test_archives_of_another_converter_are_converted_again_and_those_of_the_present_one_are_not(empty):
     empty.load(0, [GOOD[0], b"no record", GOOD[1]])
-    empty.load(1, [b"never"], digest=of_today(empty))
+    empty.load(1, [b"never"], is_of_today=True)
     empty.load(2, [])
     planned = empty.retry()
     assert planned.parts == {(ARTICLE_CHANGES, START): {("enwiki", 0)}}
@@ -139,7 +133,7 @@ def test_nothing_is_done_for_lines_that_would_be_rejected_again(empty):
     again = "were read by the current converter, which would reject the same records again."
     told = ("There are no rejected records to convert again.", f"2 rejected records {again}")
     for number, (lines, sentence) in enumerate(zip(([], [b"a", b"b"]), told, strict=True)):
-        empty.load(number, lines, digest=of_today(empty))
+        empty.load(number, lines, is_of_today=True)
         planned = empty.retry()
         assert (planned.parts, planned.obstacles(), planned.sentences()[0]) == ({}, [], sentence)
 

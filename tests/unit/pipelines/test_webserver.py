@@ -147,17 +147,14 @@ def test_graphql_is_not_run_by_get_whatever_it_says(target):
      "text/plain; x=application/json", "text/json", "application/jsonp", "application/ json",
      "text/plain, application/json", "application/json, text/plain", "json"],
 )  # fmt: skip
-@pytest.mark.parametrize(
-    "target",
-    ["/graphql", "/graphql?query=mutation{a}", "/report_asset_materialization/a", "/report_asset_check/a", "/x"],
-)
-def test_what_a_form_can_send_is_refused_at_every_address(kind, target):
+def test_what_a_form_can_send_is_refused_at_every_address(kind):
     more = {} if kind is None else {"content-type": kind}
-    for method in ("POST", "PUT", "PATCH", "DELETE", "post", "PROPFIND"):
-        status, text = ask(method, target, *(OWN | more).items())
-        assert (status, "application/json" in text) == (415, True)
-    if kind is not None:
-        assert not is_reached("POST", target, *(OWN | more).items(), *JSON.items())
+    for target in ("/graphql", "/graphql?query=mutation{a}", "/report_asset_check/a", "/x"):
+        for method in ("POST", "PUT", "PATCH", "DELETE", "post", "PROPFIND"):
+            status, text = ask(method, target, *(OWN | more).items())
+            assert (status, "application/json" in text) == (415, True)
+        if kind is not None:
+            assert not is_reached("POST", target, *(OWN | more).items(), *JSON.items())
 
 
 FETCH = {"sec_fetch_mode": "cors", "sec_fetch_dest": "empty"}

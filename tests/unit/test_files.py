@@ -16,19 +16,7 @@ import pytest
 from pipelines.notebook import connect
 from pipelines.operations import backup, restore
 from pipelines.report import page
-from resources import datasets, files, sandbox
-from resources.enterprise import (
-    EnterpriseClient,
-    Hours,
-    Lists,
-    Service,
-    ServiceFiles,
-    Sidecar,
-    Snapshots,
-    is_landed,
-    read_listing,
-    read_set,
-)
+from resources import datasets, enterprise, files, sandbox
 from resources.enterprise.listing import Listing
 from resources.errors import retryable
 from resources.lake import Archive, Layout, convert
@@ -48,12 +36,7 @@ import os, pathlib, signal, sys
 from resources import files
 
 path, when = pathlib.Path(sys.argv[1]), sys.argv[2]
-real = getattr(os, when)
-
-def last(*arguments):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-setattr(os, when, last)
+setattr(os, when, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
 files.write(path, b"new" * 1000, mode=0o600)
 """
 
@@ -169,35 +152,28 @@ def test_each_door_takes_a_string(tmp_path):
     assert Archive(f"{folder}/x", "x", "1", HOUR, "enwiki", 0).path == tmp_path / "x"
     assert sandbox.Settings(state=folder, corpus=folder) == sandbox.Settings(state=tmp_path, corpus=tmp_path)
     assert sandbox.find(folder) is None
-    assert not is_landed(f"{folder}/x", "1")
-    for missing in (read_listing, read_set):
+    assert not enterprise.is_landed(f"{folder}/x", "1")
+    for missing in (enterprise.read_listing, enterprise.read_set):
         with pytest.raises(FileNotFoundError):
             missing(f"{folder}/x")
 
 
 def test_the_client_takes_a_string(tmp_path):
-    service = Service("http://127.0.0.1:9", "http://127.0.0.1:9", "http://127.0.0.1:9", "somebody", "Passw0rd-1")
-    with EnterpriseClient(service, state=str(tmp_path / "state")) as client:
+    urls = ["http://127.0.0.1:9"] * 3
+    service = enterprise.Service(*urls, "somebody", "Passw0rd-1")
+    with enterprise.EnterpriseClient(service, state=str(tmp_path / "state")) as client:
         assert not client.account.status().logged_in
         landed = client.lists.land(Listing(b"[]", (), "/v2/projects", HOUR, 1), str(tmp_path / "list.json"))
-    assert Sidecar.read(str(tmp_path / "list.json")) == landed
+    assert enterprise.Sidecar.read(str(tmp_path / "list.json")) == landed
     with pytest.raises(TypeError, match=r"os\.PathLike"):
-        EnterpriseClient(service, state=None)  # type: ignore[arg-type]
+        enterprise.EnterpriseClient(service, state=None)  # type: ignore[arg-type]
 
 
 def test_no_entry_point_is_declared_to_take_a_path_object_only():
-    kinds = (EnterpriseClient, Hours, Lists, ServiceFiles, Snapshots, Warehouse)
-    functions = [
-        *kinds,
-        is_landed,
-        read_listing,
-        read_set,
-        backup.plan,
-        backup.take,
-        restore.restore,
-        page.write,
-        connect,
-    ]
+    names = ("EnterpriseClient", "Hours", "Lists", "ServiceFiles", "Snapshots", "is_landed", "read_listing", "read_set")
+    functions = [Warehouse, *(getattr(enterprise, name) for name in names)]
+    functions += [backup.plan, backup.take, restore.restore, page.write, connect]
+    kinds = [function for function in functions if isinstance(function, type)]
     members = [one for kind in kinds for one in vars(kind).items() if not one[0].startswith("_") and callable(one[1])]
     functions += [member for _, member in members]
     declared = [

@@ -81,14 +81,9 @@ def test_an_hour_counts_as_loaded_when_nothing_of_what_is_mirrored_is_open(tmp_p
     scope = [("enwiki", 0), ("frwiki", 0)]
     assert loaded_hours(warehouse, scope, hours) == set()
     states = {hours[0]: ("empty", "empty"), hours[1]: ("empty", "missing"), hours[2]: ("absent", "absent")}
-    warehouse.record_statuses(
-        [
-            HourStatus(hour, project, namespace, HourState(state))
-            for hour, both in states.items()
-            for (project, namespace), state in zip(scope, both, strict=True)
-        ],
-        dataset=datasets.ARTICLE_CHANGES,
-    )
+    for hour, both in states.items():
+        statuses = [HourStatus(hour, *place, HourState(state)) for place, state in zip(scope, both, strict=True)]
+        warehouse.record_statuses(statuses, dataset=datasets.ARTICLE_CHANGES)
     warehouse.publish()
     assert loaded_hours(warehouse, scope, hours) == {hours[0], hours[2]}
     assert loaded_hours(warehouse, [*scope, ("dewiki", 0)], hours) == set()

@@ -185,7 +185,7 @@ def test_every_gap_of_every_place_is_told_whatever_their_number(survey):
 
 
 def test_one_command_brings_in_all_that_is_still_kept(survey):
-    places = survey(enwiki="lpmlllll", frwiki="lllmml l", scope=(("enwiki", 0), ("frwiki", 0)))
+    places = survey(enwiki="lpmlllll", frwiki="lllmm  l", scope=(("enwiki", 0), ("frwiki", 0)))
     told = coverage.remedy(coverage.gaps(places, NOW))
     assert told.startswith("`wme run --from 2026-03-04T09 --to 2026-03-04T13` fetches")
     assert coverage.remedy(coverage.gaps(survey(enwiki="lppl"), NOW)) is None

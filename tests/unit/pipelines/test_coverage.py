@@ -247,3 +247,5 @@ def test_status_as_json_holds_every_hour_and_gap(publish, tmp_path):
     assert document["gaps"][1]["first_hour"] == "2026-03-04T12:00:00Z"
     assert document["facts"]["older gaps"] == ["enwiki namespace 0: 2 hours, from 2026-03-02 13:00"]
     assert all(gap.sentence in document["troubles"] for gap in report.gaps)
+    command = "`wme run --from 2026-03-04T12 --to 2026-03-04T13` fetches the hours that the service still retains."
+    assert command in document["troubles"]

@@ -120,10 +120,8 @@ def test_the_disk_must_hold_what_is_made_of_the_archives_and_the_floor(bench, mo
         batches.check_disk([plan, plan], bench.data, gigabytes)
 
     check(needed)
-    with pytest.raises(
-        errors.DiskFull,
-        match=r"for 2 hours and must leave 2\.0 GB of disk space free.*only 2\.0 GB is free in .*\. Nothing was ",
-    ):
+    told = r"for 2 hours and must leave 2\.0 GB of disk space free.*only 2\.0 GB is free in .*\. Nothing was "
+    with pytest.raises(errors.DiskFull, match=told):
         check(needed - 1)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=floor - 1))
     with pytest.raises(errors.DiskFull, match=r"^The run must leave 2\.0 GB of disk space free .*Nothing was "):

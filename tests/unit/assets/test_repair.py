@@ -138,9 +138,8 @@ def test_a_compaction_names_the_damaged_file_which_then_comes_back(bench, loaded
     content[40] ^= 1
     path.write_bytes(content)
     bench.clock.advance(days=3)
-    with pytest.raises(
-        LakeError, match=rf"{path.name} cannot be read \(.*, so it was not compacted[.;] [Nn]othing was changed"
-    ):
+    told = rf"{path.name} cannot be read \(.*, so it was not compacted[.;] [Nn]othing was changed"
+    with pytest.raises(LakeError, match=told):
         compact_lake(bench.layout, bench.warehouse, bench.engine, memory_bytes=1 << 24, threads=1)
     assert path.exists()
     before = published(bench)

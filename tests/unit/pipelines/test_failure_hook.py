@@ -86,9 +86,8 @@ def test_a_program_that_fails_or_is_not_there_is_an_error():
 
 @pytest.mark.parametrize("text", ["https://?key=1", "http:///path", "'unclosed", "notify\x07"])
 def test_a_setting_that_can_be_neither_is_refused_and_none_is_shown(text):
-    with pytest.raises(
-        SettingsError, match=r"WME_ON_FAILURE is not valid .*; use https://host/path, or a program"
-    ) as refused:
+    told = r"WME_ON_FAILURE is not valid .*; use https://host/path, or a program"
+    with pytest.raises(SettingsError, match=told) as refused:
         settings_module.read({"WME_ON_FAILURE": text})
     assert text not in str(refused.value)
     read = settings_module.read({"WME_ON_FAILURE": f"https://ops.example.org/{KEY}"})

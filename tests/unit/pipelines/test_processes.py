@@ -111,14 +111,12 @@ def test_an_interrupt_ends_a_run_that_is_recorded_while_it_looks(instance, monke
         assert instance.get_run_by_id(made[0].run_id).status is dg.DagsterRunStatus.CANCELED
 
 
-def test_a_run_of_another_machine_is_left_alone(instance):
+def test_a_run_that_never_said_its_process_is_ended_after_a_while_and_that_of_another_machine_is_not(
+    instance, monkeypatch
+):
     # its lock lies there
-    run = run_of(instance, {".dagster/wme_process": "0" * 32})
+    of_another = run_of(instance, {".dagster/wme_process": "0" * 32})
     assert processes.end_killed(instance) == []
-    assert statuses(instance, run) == ["STARTED"]
-
-
-def test_a_run_that_never_said_its_process_is_ended_after_a_while(instance, monkeypatch):
     run, foreign = (run_of(instance, {}, location=place) for place in (HERE, "elsewhere"))
     for one in (run, foreign):
         instance.report_dagster_event(dg.DagsterEvent(event_type_value="PIPELINE_START", job_name="hours"), run_id=one)
@@ -129,7 +127,7 @@ def test_a_run_that_never_said_its_process_is_ended_after_a_while(instance, monk
         assert processes.end_killed(instance) == []
         assert len(list((Path(instance.root_directory) / "processes").iterdir())) == 1
     assert [one.run_id for one in processes.end_killed(instance, HERE)] == [run]
-    assert statuses(instance, run, foreign) == ["FAILURE", "STARTED"]
+    assert statuses(instance, run, foreign, of_another) == ["FAILURE", "STARTED", "STARTED"]
 
 
 def test_every_run_of_the_code_location_says_its_process_before_its_first_step(tmp_path):

@@ -121,10 +121,8 @@ def test_loaded_files_that_no_article_knows_are_told(mirror, monkeypatch):
     # as an older version published
     monkeypatch.setattr("resources.warehouse.state.articles.apply_changes", lambda *_: None)
     mirror.warehouse.publish()
-    assert (
-        "1 loaded file has not been applied to `articles`. Run `wme run` to apply all loaded files."
-        in mirror.status(1, min_free_gb=0).troubles
-    )
+    told = "1 loaded file has not been applied to `articles`. Run `wme run` to apply all loaded files."
+    assert told in mirror.status(1, min_free_gb=0).troubles
 
 
 def test_scheduler_that_does_not_answer_needs_attention_and_hides_nothing(whole, monkeypatch):
@@ -243,9 +241,8 @@ def test_each_figure_of_the_status_is_a_metric(two):
     assert samples["wme_gap_hours", "article_changes", "enwiki", "0"] == 2
     assert samples["wme_hours", "article_changes", "loaded"] == 4
     assert samples["wme_snapshot_loaded", "article_changes", "enwiki", "0"] == 1
-    assert (
-        samples["wme_newest_hour_timestamp_seconds", "article_changes", "frwiki", "0"] == two.lake.hour(0).timestamp()
-    )
+    newest = samples["wme_newest_hour_timestamp_seconds", "article_changes", "frwiki", "0"]
+    assert newest == two.lake.hour(0).timestamp()
 
 
 def test_a_folder_without_anything_has_what_is_known_of_it(tmp_path):

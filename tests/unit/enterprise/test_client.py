@@ -65,6 +65,7 @@ MANY_HEADERS = b"".join(b"X-%d: x\r\n" % number for number in range(200))
     [
         (error_reply(400, "ParseInvalidPathComponent"), errors.InvalidRequest, "ParseInvalidPathComponent"),
         (Reply(400, b"missing username or password\n"), errors.InvalidRequest, r"400 \(missing username or password\)"),
+        (json_reply({"message": ["x"]}, 400), errors.InvalidRequest, r"status 400\."),
         (error_reply(422, "limit cannot be greater than 10"), errors.InvalidRequest, "limit cannot be"),
         (error_reply(403, "Forbidden"), errors.Forbidden, "wme auth status"),
         (error_reply(404, "NoSuchKey"), errors.NotFound, "NoSuchKey"),

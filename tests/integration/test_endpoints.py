@@ -39,6 +39,8 @@ def test_the_command_exists(operation, way):
     command, words = wme, [] if explained(way.command) else way.command.split()
     while words and isinstance(command, click.Group):
         command = command.commands[words.pop(0)]
+    named = {words[at + 1] for at, word in enumerate(words) if word == "--dataset"}
+    assert named <= {one.name for one in endpoints.asking(operation)}
     options = {name: one for one in command.params if isinstance(one, click.Option) for name in one.opts}
     while options.keys() & words:
         at = next(number for number, word in enumerate(words) if word in options)

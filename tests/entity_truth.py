@@ -17,7 +17,6 @@ from tests.truth import dig, moment, plain
 
 Row = dict[str, Any]
 
-
 WIKI, NAMESPACES = "wikidatawiki", (0, 120)
 PARTS = ("labels", "descriptions", "aliases", "statements", "sitelinks")
 #: Name, way through the record and reader of each column that the record tells.

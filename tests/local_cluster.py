@@ -82,16 +82,13 @@ class LocalCluster:
         return f"dask://127.0.0.1:{self.port}"
 
     def start_scheduler(self) -> None:
-        words = ["--host", f"{self.protocol}://127.0.0.1:{self.port}", "--no-dashboard"]
+        protocol = "tls" if "DASK_DISTRIBUTED__COMM__TLS__CA_FILE" in self.environ else "tcp"
+        words = ["--host", f"{protocol}://127.0.0.1:{self.port}", "--no-dashboard"]
         words += ["--dashboard-address", "127.0.0.1:0"]
         if self.scheduler is not None:
             self.scheduler.wait(timeout=PATIENCE_SECONDS)  # one that was killed
         self.scheduler = self._start("distributed.cli.dask_scheduler", words, "scheduler")
         self._until("scheduler", "Scheduler at:")
-
-    @property
-    def protocol(self) -> str:
-        return "tls" if "DASK_DISTRIBUTED__COMM__TLS__CA_FILE" in self.environ else "tcp"
 
     def start_worker(self, data: Path, *, wait: bool = True, **environ: str) -> Node:
         """`wme worker`; waits until it is registered."""

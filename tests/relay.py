@@ -1,7 +1,6 @@
 """A relay to a server on loopback that can be cut and repaired.
 
-Bytes pass until a request matches, then nothing does. Belongs here: a network that fails. Does not belong here: what
-tests expect of its users.
+Bytes pass until a request matches, then nothing does.
 """
 
 import re

@@ -1,7 +1,4 @@
-"""An hour as another world tells of it, loaded in the place of the true one: it has to be redone.
-
-Belongs here: this one deed. Does not belong here: mending it.
-"""
+"""An hour of another world, loaded in place of the true one: it has to be redone."""
 
 from collections.abc import Sequence
 from datetime import datetime

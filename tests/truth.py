@@ -3,17 +3,16 @@
 The truth is read from the world's pages, never folded from records. Expected rows are made here from the wire form by
 plain Python, so that nothing of the converter is trusted. Compared: every column of `articles` and a digest of both
 bodies, in both directions.
-
-Belongs here: both sides of that comparison. Does not belong here: how a mirror comes to hold its rows.
 """
 
 import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from functools import cache
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -25,7 +24,6 @@ from resources.warehouse import Warehouse
 
 Row = dict[str, Any]
 Rows = dict[tuple[str, int], Row]
-
 
 HOUR = timedelta(hours=1)
 
@@ -159,7 +157,7 @@ class Truth:
             assert {"delete", "move"} & kinds.keys(), told
 
 
-class Published:
+class Published(AbstractContextManager["Published"]):
     """What analysts find in the published file. Rows that are the same at several moments are read once."""
 
     def __init__(self, warehouse: Warehouse) -> None:
@@ -167,9 +165,6 @@ class Published:
         self._connection.execute("SET TimeZone = 'UTC'")
         self._connection.execute("CREATE TEMP TABLE known (mark VARCHAR PRIMARY KEY)")
         self._read: dict[str, Row] = {}
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_failure: object) -> None:
         self._connection.close()

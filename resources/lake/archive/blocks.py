@@ -230,8 +230,7 @@ def read_blocks(
     contents = Contents() if contents is None else contents
     with path.open("rb") as file:
         # isal 1.9: igzip.IGzipFile wraps this class, but IGzipFile's `readinto` copies. Use IGzipFile once its
-        # `readinto` no longer copies. `test_private_names_of_libraries_are_where_they_were` fails if this class
-        # changes.
+        # `readinto` no longer copies. `test_archive_reading` fails if this class changes.
         gunzip = isal_zlib._GzipReader(file, _READ_BYTES)  # noqa: SLF001
         stream = TarStream(gunzip.readinto, partial(ArchiveError, path))
         if not path.stat().st_size:

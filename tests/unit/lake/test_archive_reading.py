@@ -1,13 +1,10 @@
 """Damaged, empty and odd archives: what is read, and what is said."""
 
 import gzip
-import io
 import random
 import tarfile
 
-import pyarrow as pa
 import pytest
-from isal import isal_zlib
 
 from resources.lake import ArchiveError, LakeError, convert
 from tests.unit.lake.conftest import tar_bytes
@@ -88,21 +85,3 @@ def test_damage_of_a_tar_is_told_with_its_place(lake):
     error = refusal(lake, gzip.compress(bytes(data)))
     assert "the tar is damaged: bad checksum" in str(error)
     assert "at byte 1536 of the tar" in str(error)
-
-
-def test_private_names_of_libraries_are_where_they_were():
-    """Should one of these move, its replacement must do the same.
-
-    Isal's reader, and pyarrow's door for other languages.
-    """
-    packed = gzip.compress(b"one ") + gzip.compress(b"two")
-    reader = isal_zlib._GzipReader(io.BytesIO(packed), 1 << 17)
-    whole, count = bytearray(10), 0
-    while read := reader.readinto(memoryview(whole)[count:]):
-        count += read
-    assert bytes(whole[:count]) == b"one two"
-    for cut in (packed[:-1], packed[:-5], packed[:40]):
-        reader = isal_zlib._GzipReader(io.BytesIO(cut), 1 << 17)
-        with pytest.raises(EOFError):
-            [*iter(lambda: reader.readinto(memoryview(bytearray(10))), 0)]  # noqa: B023  called at once
-    assert callable(pa.RecordBatch._import_from_c)

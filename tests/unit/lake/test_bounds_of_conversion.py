@@ -187,32 +187,6 @@ def test_four_workers_and_nine_archives_at_a_time_stay_within_the_memory_allowed
     assert found["peak"] < memory, found
 
 
-def test_no_more_is_made_ahead_of_the_consumer_than_there_is_room_for():
-    room = 5
-    asked: list[int] = []
-    beyond = threading.Event()
-
-    def blocks():
-        for number in range(50):
-            asked.append(number)
-            if len(asked) > room:
-                beyond.set()
-            yield number
-
-    def work(number):
-        # the first is slow: whoever did not heed the bound would go on meanwhile
-        if number == 0:
-            beyond.wait(0.3)
-        return number, len(asked)
-
-    shared = threading.BoundedSemaphore(room)
-    with ThreadPoolExecutor(2) as pool, closing(encoded_blocks(blocks(), pool, work, shared)) as pieces:
-        made = list(pieces)
-    assert [number for number, _ in made] == list(range(50))
-    assert made[0][1] <= room
-    assert room_left(shared) == room
-
-
 def room_left(shared):
     """How often it can be taken; more than there were would have been an error."""
     count = 0

@@ -67,16 +67,3 @@ def test_a_delete_has_no_entity_and_a_statement_with_a_key_twice_is_rejected(how
     rows = read(gone, twice, empty)
     assert rows.batch["change_type"].to_pylist() == ["delete"]
     assert rows.rejects["reason"].to_pylist() == ["The key P1 appears twice in one object.", "name is empty."]
-
-
-def test_an_entity_of_five_megabytes_and_400_languages_is_a_row(how):
-    statement = {"rank": "normal", "value": {"type": "value", "content": "x" * 700}}
-    record = json.loads(START + "}") | {
-        "entity": {
-            "labels": {f"l{number}": "Adams" for number in range(400)},
-            "statements": {f"P{number}": [statement] * 20 for number in range(350)},
-        }
-    }
-    (row,) = read(json.dumps(record)).batch.to_pylist()
-    assert len(row["statements_json"]) > 5e6
-    assert json.loads(row["labels_json"]) == record["entity"]["labels"]

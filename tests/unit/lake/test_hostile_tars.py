@@ -1,6 +1,7 @@
 """Tars that nobody made in good faith: each ends as rows, rejects or one sentence, soon and in little memory."""
 
 import gzip
+import random
 import signal
 import tarfile
 import tracemalloc
@@ -263,3 +264,49 @@ def test_a_remark_on_many_members_is_short(lake):
     assert "and more (500 members, 500 bytes)" in remark
     assert len(remark) < 300
     assert "and more" in refusal(lake.elsewhere("none"), tar[: 500 * 1024] + END)
+
+
+def damaged(rng: random.Random, data: bytes) -> bytes:
+    """The data with a bit flipped, or without bytes, with some of them twice, or with others."""
+    place, size = rng.randrange(len(data)), rng.choice([1, 8, 512])
+    before, some, behind = data[:place], data[place : place + size], data[place + size :]
+    flipped = bytes([some[0] ^ 1 << rng.randrange(8)]) + some[1:]
+    return before + rng.choice([flipped + behind, b"", behind, 2 * some + behind, rng.randbytes(size) + behind])
+
+
+def attempt(lake, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Convert an archive that may be damaged, with the native decoder and without it."""
+    rng = random.Random(seed)
+    records = [lake.lines(lake.record(number, abstract="é" * rng.randrange(500))) for number in range(20)]
+    heads = [b"", b"", MANY, LONG[0], OTHERS_NAME, member("p", pax(comment="x" * 600), tarfile.XHDTYPE)]
+    tar = END
+    for _ in range(rng.randrange(1, 6)):
+        data = b"".join(rng.choices([*records, b"bad\n", b"\n"], k=rng.randrange(40)))
+        tar = rng.choice(heads) + member(rng.choice(["a.ndjson", "b.NDJSON", "a.txt"]), data) + tar
+    packed = gzip.compress(damaged(rng, tar) if rng.random() < 0.7 else tar, 1)
+    packed = damaged(rng, packed) if rng.random() < 0.3 else packed
+    found = []
+    for how in "01":
+        monkeypatch.setenv("WME_NATIVE", how)
+        there = lake.elsewhere(f"{seed}-{how}")
+        try:
+            made = convert(there.from_bytes(packed), there.layout)
+        except ArchiveError as error:
+            told = str(error)
+            assert len(told) <= 2000
+            assert told.isprintable()
+            assert not [path for path in there.layout.lake.glob("**/*") if path.is_file()]
+            found.append((error.member, error.offset))
+        else:
+            tables = [pq.read_table(path) for path in (made.path, made.rejects_path) if path]
+            assert [*map(len, tables)] == [made.row_count, made.reject_count][: len(tables)]
+            found.append((tables, made.ndjson_bytes, made.remarks))
+    assert found[0] == found[1], f"seed {seed}"
+
+
+@pytest.mark.parametrize(
+    "first", [0, *(pytest.param(first, marks=pytest.mark.soak) for first in range(1000, 6000, 16))]
+)
+def test_damaged_archives_end_as_rows_and_rejects_or_with_a_sentence(lake, first, monkeypatch):
+    for seed in range(first, first + 16):
+        attempt(lake, seed, monkeypatch)

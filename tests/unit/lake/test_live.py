@@ -2,10 +2,6 @@
 
 import gzip
 import os
-import random
-import signal
-import subprocess
-import sys
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
@@ -17,6 +13,7 @@ from resources.data_folder import copying
 from resources.datasets.live import Run
 from resources.lake.errors import LakeError
 from resources.lake.live import LiveLake
+from resources.lake.stream_events import pieces
 from resources.tables import ARTICLE_CHANGES
 from tests.unit.lake.poisoned import event, line_of
 
@@ -127,6 +124,7 @@ def test_a_clock_that_is_set_back_and_comes_again_to_the_same_hour_loses_nothing
 
 
 def test_a_step_of_several_pieces_has_all_of_them(layout, monkeypatch):
+    assert len([*pieces([b"bad\n"] * 500)]) == 1  # few large pieces, however small the blocks are
     monkeypatch.setattr("resources.lake.stream_events._PIECE_BYTES", 1_000)
     records = [record(number % 7, number, abstract="x" * (number * 97 % 3_000)) for number in range(30)]
     bad = b"".join(b"bad %d\n" % number for number in range(500))
@@ -176,44 +174,8 @@ def test_a_newest_file_that_cannot_be_read_is_named(layout):
         lake_of(layout).add([lines(record(1, 2))], NOW)
 
 
-WRITER = """
-import json, sys
-from datetime import UTC, datetime
-from pathlib import Path
-from resources.lake import Layout
-from tests.unit.lake.test_live import lake_of, lines, record, NOW
-
-lake = lake_of(Layout(Path(sys.argv[1])))
-last = lake.last()
-following = dict(last.offsets) if last else {}
-for _ in range(400):
-    blocks = []
-    for partition in range(5):
-        start = max(0, following.get(partition, 0) - 3)
-        blocks.append(lines(*(record(partition, offset) for offset in range(start, start + 9))))
-    step = lake.add(blocks, NOW)
-    following = dict(step.offsets)
-    print(step.number, flush=True)
-"""
-
-
-def test_a_writer_that_is_killed_leaves_every_event_once(layout):
-    """Killed a moment after a step was said to be done: the next one is under way then."""
-    chance = random.Random(1)
-    for _ in range(2):
-        process = subprocess.Popen([sys.executable, "-c", WRITER, str(layout.root)], stdout=subprocess.PIPE, text=True)
-        for _ in range(chance.randint(1, 12)):
-            assert process.stdout.readline()
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-    found = stored(layout)
-    assert set(found.values()) == {1}
-    last = lake_of(layout).last()
-    assert last.number == len(list(lake_of(layout).files()))
-    assert set(found) == {(partition, offset) for partition in range(5) for offset in range(last.offsets[partition])}
-
-
 def test_small_files_become_large_ones_and_every_event_is_found_once(layout, monkeypatch):
+    monkeypatch.setattr("resources.lake.parquet.sorting.GROUP_ROWS", 7)
     monkeypatch.setattr("resources.lake.live._MERGED", 4)
     lake = lake_of(layout)
     for number in range(18):
@@ -226,7 +188,8 @@ def test_small_files_become_large_ones_and_every_event_is_found_once(layout, mon
     # the first file only says where the stream begins; with it 19 steps, of which 16 are in one file
     names = [path.stem for path in lake.files()]
     assert names == ["000000000001-000000000016", *(f"{number:012d}" for number in range(17, 20))]
-    assert pq.read_metadata(next(lake.files())).num_row_groups == 1
+    large = pq.read_metadata(next(lake.files()))
+    assert [large.row_group(number).num_rows for number in range(large.num_row_groups)] == [7, 7, 1]
     # those that were merged are there for whoever has found them before, for an hour
     assert len(list(lake.folder.rglob("*.parquet"))) == 19 + 4 + 1
     for path in lake.folder.rglob("*.parquet"):
@@ -244,21 +207,6 @@ def test_small_files_become_large_ones_and_every_event_is_found_once(layout, mon
     # killed before the large file was durable: those that it is made of are still there
     next(lake.files()).unlink()
     assert stored(layout) == whole
-
-
-def test_row_groups_do_not_grow_however_often_files_are_merged(layout, monkeypatch):
-    monkeypatch.setattr("resources.lake.parquet.sorting.GROUP_ROWS", 7)
-    monkeypatch.setattr("resources.lake.live._MERGED", 4)
-    lake = lake_of(layout)
-    for step in range(18):
-        lake.add([lines(*(record(0, 3 * step + number) for number in range(3)))], NOW)
-        while lake.merge() is not None:
-            pass
-    files = [pq.read_metadata(path) for path in lake.files()]
-    groups = [one.row_group(number).num_rows for one in files for number in range(one.num_row_groups)]
-    # of 16 steps, the first of which has no event
-    assert max(file.num_rows for file in files) == 45
-    assert (sum(groups), max(groups)) == (54, 7)
 
 
 def test_files_that_were_merged_stay_while_a_backup_copies_them(layout):

@@ -88,24 +88,6 @@ def test_a_line_may_end_anywhere_before_the_end_of_the_block(lake, decoder):
         assert len(decoded.left) == decoded.line_count == bool(size)
 
 
-@pytest.mark.parametrize("block", [b"", b"\n", b"\n\n \t\n\r\n", b" ", b"\r"])
-def test_blocks_without_a_line(decoder, block):
-    decoded = decode(decoder, block)
-    decoded.batch.validate(full=True)
-    assert (len(decoded.batch), decoded.line_count, len(decoded.left), [*decoded.unknown]) == (0, 0, 0, [])
-
-
-def test_places_of_unknown_fields_and_of_a_short_line(lake, decoder):
-    record = lake.record(2, new="x")
-    record["version"]["mood"] = ["é"]
-    before = b"\n" + lake.lines(lake.record(1), b"oops")
-    line = lake.lines(record).rstrip()
-    fields = [(("version",), b"mood", b'["\\u00e9"]'), ((), b"new", b'"x"')]
-    decoded = decode(decoder, before + line)
-    assert [*decoded.unknown] == [((3, 1, len(before), len(before + line)), fields)]
-    assert decoded.left["row"].to_pylist() == [1]
-
-
 def test_a_living_batch_is_never_written_over(lake, decoder):
     kept = [decode(decoder, lake.lines(lake.record(n, article_body={"html": f"<p>{n}</p>" * 1000}))) for n in range(5)]
     assert [one.batch.column("html")[0].as_py() for one in kept] == [f"<p>{n}</p>" * 1000 for n in range(5)]
@@ -137,16 +119,6 @@ def test_memory_of_huge_lines_is_given_back(lake, decoder, library, monkeypatch)
     assert decode(small, line).batch.column("html")[0].as_py() == html
     assert library.wme_bytes(small._handle) < 1 << 20
     assert texts(small, lake.lines(lake.record(1))) == ["<p>1</p>"]
-
-
-@pytest.mark.usefixtures("library")
-def test_bodies_that_are_not_kept_are_checked_all_the_same(lake):
-    with decoding(ARTICLE_CHANGES, frozenset({"html"})) as some:
-        assert some is not None
-        decoded = decode(some, lake.lines(lake.record(1), lake.record(2, article_body={"wikitext": 5})))
-        assert decoded.batch.column("html").to_pylist() == ["<p>1</p>"]
-        assert decoded.batch.column("wikitext").to_pylist() == [None]
-        assert len(decoded.left) == 1
 
 
 @pytest.mark.usefixtures("library")

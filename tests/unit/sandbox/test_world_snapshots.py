@@ -152,7 +152,7 @@ class TestForm:
 
 
 MEASURE = """
-import pathlib, resource, sys
+import pathlib, sys
 from datetime import datetime
 from resources.sandbox.settings import Settings
 from resources.sandbox.store.archived_world import ArchivedWorld
@@ -161,9 +161,11 @@ world = ArchivedWorld(Settings(state=pathlib.Path(sys.argv[1]), projects=("enwik
                        articles=articles, changes_per_hour=rate, body_bytes=body, chunk_bytes=chunk))
 moment = datetime.fromisoformat(sys.argv[2])
 world.record(next(world.pages_at("enwiki", 0, moment)))  # the stock of words and blocks is there whatever the size
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+# not `ru_maxrss`, which begins with what the process had that started this one
+peak = lambda: int(pathlib.Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
+before = peak()
 snapshot = world.snapshot("enwiki_namespace_0", moment)
-grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024
+grown = (peak() - before) // 1024
 lines = sum(1 for _ in world.snapshot_entries("enwiki_namespace_0", moment))
 print(grown, lines, snapshot.size, len(snapshot.chunks))
 """

@@ -297,6 +297,10 @@ class TestOptions:
         assert client.sandbox.accounts.admissions.all() == {"10.0.0.0/8": ["group_1"]}
 
     def test_the_environment_names_an_account_whose_password_is_shown_nowhere(self, client):
+        # half an account is none
+        for environ in ({"WME_USERNAME": "ada"}, {"WME_PASSWORD": "Secret-Word-1"}, {"WME_USERNAME": " "}):
+            assert self.provide(client, **environ) == []
+        assert client.sandbox.accounts.usernames() == ["sandbox"]
         told = self.provide(client, WME_USERNAME="Ada", WME_PASSWORD="Secret-Word-1")
         assert told == ["The account Ada has the password from WME_PASSWORD."]
         for name in ("Ada", "ada"):
@@ -306,10 +310,3 @@ class TestOptions:
         assert not any(b"Secret-Word-1" in path.read_bytes() for path in state.rglob("*") if path.is_file())
         self.provide(client, WME_USERNAME="Ada", WME_PASSWORD="Other-Word-2")
         client.login("ada", "Other-Word-2")
-
-    @pytest.mark.parametrize(
-        "environ", [{"WME_USERNAME": "ada"}, {"WME_PASSWORD": "Secret-Word-1"}, {"WME_USERNAME": " "}]
-    )
-    def test_half_an_account_is_none(self, client, environ):
-        assert self.provide(client, **environ) == []
-        assert client.sandbox.accounts.usernames() == ["sandbox"]

@@ -4,8 +4,8 @@ Does not belong here: what tests expect of them.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from datetime import UTC, datetime
+from contextlib import ExitStack, closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,10 @@ import pytest
 
 from pipelines.automation import discovery, sensors
 from resources import adapters
-from resources.enterprise import EnterpriseClient, Limits, Service
+from resources.enterprise import EnterpriseClient, Limits, RetryPolicy, Service
 from resources.sandbox import Sandbox, Settings, running
 from tests.builds import OpenWarehouse, close_all, lay
-from tests.integration.clients import PASSWORD, QUICK, new_account
-from tests.integration.daemon import Daemon, instance_in_memory, settings_of
+from tests.integration.daemon import PASSWORD, QUICK, Daemon, instance_in_memory, new_account, settings_of
 from tests.integration.mirror import PROJECTS, Mirror
 
 #: The sandbox's clock stands still here. After the first partition of the hourly assets, and past for every machine.
@@ -44,6 +43,7 @@ def sandbox(_shared_sandbox: Sandbox) -> Iterator[Sandbox]:
     yield _shared_sandbox
     _shared_sandbox.faults.clear()
     _shared_sandbox.rate.set(None)
+    _shared_sandbox.exports.clear()
 
 
 @pytest.fixture(autouse=True)
@@ -61,18 +61,14 @@ def account(sandbox: Sandbox) -> str:
 
 @pytest.fixture
 def make_client(sandbox: Sandbox, account: str, tmp_path: Path) -> Iterator[Callable[..., EnterpriseClient]]:
-    """Clients that share one state folder; keywords change the limits or the service."""
+    """Clients that share one state folder; keywords change the limits, the retries or the service."""
     with ExitStack() as opened:
 
-        def make(*, limits: Limits | None = None, **changes: Any) -> EnterpriseClient:
+        def make(*, limits: Limits | None = None, retry: RetryPolicy = QUICK, **changes: Any) -> EnterpriseClient:
             url = sandbox.url
             fields = {"auth_url": url, "base_url": url, "realtime_url": url, "username": account, "password": PASSWORD}
             client = EnterpriseClient(
-                Service(**fields | changes),
-                tmp_path / "state",
-                clock=sandbox.clock.now,
-                retry=QUICK,
-                limits=limits,
+                Service(**fields | changes), tmp_path / "state", clock=sandbox.clock.now, retry=retry, limits=limits
             )
             return opened.enter_context(client)
 
@@ -88,9 +84,10 @@ def client(make_client: Callable[..., EnterpriseClient]) -> EnterpriseClient:
 @pytest.fixture
 def mirror(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
     """A mirror of the shared sandbox with an empty data folder and an account of its own that may do everything."""
-    made = Mirror(sandbox, tmp_path / "data", monkeypatch)
-    yield made
-    made.close()
+    # the environment has another password: everything comes from the settings
+    monkeypatch.setenv("WME_PASSWORD", "not the account's")
+    with closing(Mirror(sandbox, tmp_path / "data")) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")
@@ -117,3 +114,18 @@ def daemon(service: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(adapters, "Warehouse", OpenWarehouse)
     with instance_in_memory() as instance:
         yield Daemon(service, settings_of(service, lay(tmp_path / "data")), instance)
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[timedelta], None]:
+    """Lets time pass for the sensors: `later(by)`, from the real time."""
+
+    def go(by: timedelta) -> None:
+        class Moved(datetime):
+            @classmethod
+            def now(cls, tz: Any = None) -> datetime:
+                return datetime.now(tz) + by
+
+        monkeypatch.setattr(sensors, "datetime", Moved)
+
+    return go

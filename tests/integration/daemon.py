@@ -1,10 +1,10 @@
 """The daemon's part: schedules and sensors, evaluated for a data folder before a service on the real clock.
 
-Belongs here: asking them, and the runs between. Does not belong here: what tests expect of them.
+Belongs here: asking them, the runs between, and accounts. Does not belong here: what tests expect of them.
 """
 
-import uuid
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -28,13 +28,16 @@ from pipelines.definitions import build_defs
 from pipelines.process.processes import TEMPLATE
 from resources import datasets
 from resources.adapters import build_resources
+from resources.enterprise import RetryPolicy
 from resources.sandbox import Sandbox
 from resources.settings import Settings
-from tests.integration.clients import PASSWORD
 
 #: Of a run: nobody reads its events from the console.
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+PASSWORD = "First-Pass-1!"
+QUICK = RetryPolicy(retries=3, first_wait=0.002, longest_wait=0.01, connect_timeout=60, read_timeout=60)
 STARTED, FAILURE = dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.FAILURE
+_numbers = itertools.count(1)
 
 
 @contextmanager
@@ -55,6 +58,13 @@ runs_in_memory.InMemoryRunStorage.connect = _kept_connection  # type: ignore[met
 events_in_memory.InMemoryEventLogStorage._connect = _kept_connection_in_turn  # type: ignore[method-assign]
 
 
+def new_account(sandbox: Sandbox) -> str:
+    """The name of a new user with PASSWORD, who may do everything."""
+    name = f"reader{next(_numbers)}"
+    sandbox.accounts.create(name, PASSWORD, groups=("group_3",))
+    return name
+
+
 def instance_in_memory() -> dg.DagsterInstance:
     """An instance with the run retries of the Dagster UI's own, and a history in memory."""
     settings = yaml.safe_load(TEMPLATE.read_text())
@@ -63,10 +73,8 @@ def instance_in_memory() -> dg.DagsterInstance:
 
 def settings_of(service: Sandbox, data: Path, **changes: Any) -> Settings:
     """Settings of a mirror of enwiki with an account of its own, which may do everything."""
-    username = f"operator{uuid.uuid4().hex[:8]}"
-    service.accounts.create(username, PASSWORD, groups=["group_3"])
     return Settings(
-        username=username,
+        username=new_account(service),
         password=PASSWORD,
         auth_url=service.url,
         base_url=service.url,
@@ -76,6 +84,13 @@ def settings_of(service: Sandbox, data: Path, **changes: Any) -> Settings:
         sandbox=False,
         min_free_gb=0,
     ).model_copy(update=changes)
+
+
+def changed(settings: Settings, **values: Any) -> Settings:
+    """Settings with other values, for example `projects=("enwiki", "dewiki")`."""
+    password = values.get("password")
+    secret = {} if password is None else {"password": SecretStr(password)}
+    return settings.model_copy(update=values | secret)
 
 
 def offered(sandbox: Sandbox, now: datetime) -> list[datetime]:
@@ -89,12 +104,7 @@ def span_of(first: datetime, last: datetime) -> dict[str, str]:
 
 
 def tick(
-    defs: dg.Definitions,
-    instance: dg.DagsterInstance,
-    name: str,
-    *,
-    cursor: str | None = None,
-    location: Any = None,
+    defs: dg.Definitions, instance: dg.DagsterInstance, name: str, *, cursor: str | None = None, location: Any = None
 ) -> Any:
     """What a sensor asks for, as in the daemon's code server."""
     sensor = defs.resolve_sensor_def(name)
@@ -105,6 +115,17 @@ def tick(
     ):
         context._code_location_origin = location
         return sensor.evaluate_tick(context)
+
+
+def ask_checks(
+    job: dg.JobDefinition, instance: dg.DagsterInstance, wanted: Callable[[dg.AssetCheckKey], bool]
+) -> dict[tuple[dg.AssetKey, str], dg.AssetCheckEvaluation]:
+    """The answers of the checks of a job, asked for by themselves, by asset and name."""
+    chosen = {key for key in job.asset_layer.asset_graph.asset_check_keys if wanted(key)}
+    alone = job.get_subset(asset_selection=set(), asset_check_selection=chosen)
+    result = alone.execute_in_process(instance=instance, run_config=QUIET)
+    assert not [event for event in result.all_events if event.is_step_materialization]
+    return {(one.asset_key, one.check_name): one for one in result.get_asset_check_evaluations()}
 
 
 @dataclass
@@ -142,9 +163,7 @@ class Daemon:
         return self.resources["warehouse"].warehouse
 
     def change(self, **values: Any) -> None:
-        """Change settings, for example `projects=("enwiki", "dewiki")`."""
-        secrets = {name: SecretStr(value) for name, value in values.items() if name == "password"}
-        self.settings = self.settings.model_copy(update=values | secrets)
+        self.settings = changed(self.settings, **values)
 
     def offered(self) -> list[datetime]:
         return offered(self.sandbox, datetime.now(UTC))

@@ -3,111 +3,87 @@
 Belongs here: running the assets and looking at what they left. Does not belong here: what tests expect of it.
 """
 
-import itertools
-import random
-from collections import defaultdict
+import tarfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import dagster as dg
-import pytest
-from dagster._core.storage.tags import (
-    ASSET_PARTITION_RANGE_END_TAG,
-    ASSET_PARTITION_RANGE_START_TAG,
-    PARTITION_NAME_TAG,
-)
-from pydantic import SecretStr
+from dagster._core.storage.tags import PARTITION_NAME_TAG
 
-from assets.layers import EARLIEST, HOUR, hour_of, key_of
+from assets.layers import EARLIEST, HOUR, HOURS, hour_of, key_of
 from assets.steps.rebuilding import Rebuilt, repaired
+from assets.steps.stream import keep
 from pipelines.definitions import build_defs
 from resources import connection
 from resources.adapters import ConfiguredEngine, ConfiguredEnterprise, ConfiguredLake, ConfiguredWarehouse
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES, Dataset
+from resources.datasets.live import LIVE_CHANGES, Step
 from resources.engine import Engine, line_reporter
-from resources.enterprise import EnterpriseClient
+from resources.enterprise import EnterpriseClient, StreamOptions
 from resources.lake import Layout
+from resources.lake.live import LiveLake
 from resources.sandbox import Sandbox, Settings, running
-from resources.settings import Settings as PipelineSettings
 from resources.warehouse import Warehouse
 from tests.builds import OpenWarehouse, close_all, lay, looking
-from tests.integration.clients import QUICK
-from tests.integration.daemon import QUIET
+from tests.integration.daemon import QUICK, QUIET, changed, settings_of, span_of
+from tests.truth import Published
 
 PROJECTS = ("enwiki", "frwiki")
 #: Names that unfinished work may have, anywhere in a data folder.
 UNFINISHED = ("*.part", "*.part.*", "*.tmp", ".*.tmp", "*.unfinished", "*.wal")
 
-_numbers = itertools.count(1)
-
 
 @dataclass
 class Made:
-    """What one run did, as Dagster tells it.
-
-    Attributes:
-        sentences: Descriptions of the failed steps, in order.
-        allow_retries: Of the first failed step; None where none failed.
-        hours: Hours materialized, by asset key as text (`archive/batches`); assets without partition have [].
-        checks: Whether each check passed, by name.
-        metadata: Of each materialization, by (asset key, hour).
-    """
+    """What one run did, as Dagster tells it."""
 
     success: bool
+    run_id: str
+    #: Of the first failed step; None where none failed.
+    allow_retries: bool | None
+    #: Descriptions of the failed steps, in order.
     sentences: list[str] = field(default_factory=list)
-    allow_retries: bool | None = None
-    hours: dict[str, list[datetime]] = field(default_factory=dict)
+    #: Whether each check passed, by name.
     checks: dict[str, bool] = field(default_factory=dict)
+    #: Of each materialization, by asset key as text (`archive/batches`) and hour.
     metadata: dict[tuple[str, datetime | None], dict[str, Any]] = field(default_factory=dict)
-    run_id: str = ""
 
     @property
     def sentence(self) -> str:
         """The failure as one text."""
         return "\n".join(self.sentences)
 
+    def add(self, event: dg.DagsterEvent) -> None:
+        if event.is_step_failure:
+            data = event.step_failure_data
+            told = data.user_failure_data
+            if told is not None and told.description:
+                self.sentences.append(told.description)
+            elif data.error is not None:
+                self.sentences.append(f"UNTOLD {data.error.to_string()}")
+        elif event.is_step_materialization:
+            hour = None
+            with suppress(ValueError):  # a snapshot's name
+                hour = None if event.partition is None else hour_of(event.partition)
+            metadata = event.step_materialization_data.materialization.metadata
+            self.metadata[event.asset_key.to_user_string(), hour] = {name: one.value for name, one in metadata.items()}
+        elif event.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION:
+            checked = event.asset_check_evaluation_data
+            self.checks[checked.check_name] = checked.passed
+
 
 class Mirror:
-    """A data folder that is filled from a sandbox, with an account of its own there, on the sandbox's clock.
+    """A data folder that is filled from a sandbox, with an account of its own there, on the sandbox's clock."""
 
-    The environment has another password: everything comes from the settings.
-    """
-
-    def __init__(
-        self,
-        sandbox: Sandbox,
-        data: Path,
-        environment: pytest.MonkeyPatch,
-        *,
-        projects: Sequence[str] = PROJECTS,
-        namespaces: Sequence[int] = (0,),
-        wikidata: bool = False,
-    ) -> None:
-        number = next(_numbers)
+    def __init__(self, sandbox: Sandbox, data: Path, **changes: Any) -> None:
         self.sandbox = sandbox
         self.data = lay(data)
-        self.username = f"operator{number}"
-        self.password = f"Passw0rd-{number}-{random.getrandbits(64):x}"
-        sandbox.accounts.create(self.username, self.password, groups=["group_3"])
-        environment.setenv("WME_PASSWORD", "not the account's")
-        self.settings = PipelineSettings(
-            username=self.username,
-            password=self.password,
-            auth_url=sandbox.url,
-            base_url=sandbox.url,
-            realtime_url=sandbox.url,
-            projects=tuple(projects),
-            namespaces=tuple(namespaces),
-            wikidata=wikidata,
-            data=data,
-            sandbox=False,
-            min_free_gb=0,
-            first_hour=EARLIEST,
-        )
+        self.settings = settings_of(sandbox, data, **{"projects": PROJECTS, "first_hour": EARLIEST} | changes)
         self.layout = Layout(data)
         #: What is typed into the launchpad.
         self.typed: dict[str, Any] = {}
@@ -117,8 +93,6 @@ class Mirror:
         """Forget the history of runs."""
         close_all()
         self.instance.dispose()
-
-    # --- what a test does --------------------------------------------------------------------------------------------
 
     def newest(self, count: int) -> list[datetime]:
         """The newest `count` hours that the service lists at its clock, oldest first."""
@@ -131,33 +105,22 @@ class Mirror:
         self,
         hours: Iterable[datetime],
         selection: Collection[str] | None = None,
-        tags: Mapping[str, str] | None = None,
+        tags: Mapping[str, str] = MappingProxyType({}),
         **overrides: Any,
     ) -> Made:
-        """Materialize the hourly layers of consecutive hours in one run.
+        """Materialize the hourly layers of consecutive hours in one run, or the assets of `selection`.
 
-        Args:
-            hours: Consecutive hours.
-            selection: Asset keys as text; default: archive, lake and warehouse.
-            tags: Further tags of the run.
-            overrides: Resources in place of this mirror's own.
+        `overrides` are resources in place of this mirror's own.
         """
         hours = list(hours)
-        span = {ASSET_PARTITION_RANGE_START_TAG: key_of(hours[0]), ASSET_PARTITION_RANGE_END_TAG: key_of(hours[-1])}
-        return self._run("hours", {**span, **(tags or {})}, selection, overrides)
+        return self.run("hours", {**span_of(hours[0], hours[-1]), **tags}, selection, overrides)
 
-    def take_snapshots(
-        self, identifiers: Iterable[str] | None = None, dataset: Dataset = SNAPSHOT_ARTICLES, **overrides: Any
-    ) -> list[Made]:
-        """Materialize the three layers of snapshots, each in a run of its own.
-
-        Default: those of all that is mirrored.
-        """
+    def take_snapshots(self, dataset: Dataset = SNAPSHOT_ARTICLES, **overrides: Any) -> list[Made]:
+        """Materialize the three layers of each snapshot of what is mirrored, each in a run of its own."""
         with self.client() as client:
             listed = sorted(record.identifier for record in client.snapshots.listing(dataset).records)
         scope = {f"{project}_namespace_{number}" for project, number in self.settings.scope_of(dataset)}
-        wanted = [one for one in listed if one in scope] if identifiers is None else list(identifiers)
-        return [self.take_snapshot(one, dataset, **overrides) for one in wanted]
+        return [self.take_snapshot(one, dataset, **overrides) for one in listed if one in scope]
 
     def take_snapshot(
         self,
@@ -168,7 +131,7 @@ class Mirror:
     ) -> Made:
         """Materialize the three layers of one snapshot, or those of `selection`."""
         self.instance.add_dynamic_partitions(dataset.archive, [identifier])
-        return self._run(dataset.archive, {PARTITION_NAME_TAG: identifier}, selection, overrides)
+        return self.run(dataset.archive, {PARTITION_NAME_TAG: identifier}, selection, overrides)
 
     def at(self, beginning: str, do: Callable[[], object]) -> dict[str, Any]:
         """Overrides for `materialize` with which `do` is called once, when a task is begun whose label begins so.
@@ -193,31 +156,76 @@ class Mirror:
         self.warehouse.apply_entity_changes()
         self.warehouse.publish()
 
-    def look_up(self) -> Made:
-        """Look up watched and uncertain pages, then a sample."""
-        return self._run("lookups", {}, None, {})
+    def listen(
+        self,
+        wanted: int,
+        since: datetime | None = None,
+        *,
+        connections: int = 2,
+        say: Callable[[], object] = lambda: None,
+        step_seconds: float = 0.05,
+        **options: Any,
+    ) -> tuple[list[Step], list[str]]:
+        """Keep the stream in the lake, as `wme stream` does, until `wanted` events came.
 
-    def reference(self) -> Made:
-        """Pull the reference lists through all layers."""
-        return self._run("reference", {}, None, {})
+        `say` is called after each step, and further options are those of `keep`. Returns the steps and the warnings.
+        """
+        steps: list[Step] = []
+        warned: list[str] = []
+
+        def hear(step: Step, _lag_seconds: float | None) -> None:
+            steps.append(step)
+            say()
+
+        with self.client() as client:
+            keep(
+                client,
+                self.live_lake,
+                self.data / "state",
+                since=since,
+                clock=self.sandbox.clock.now,
+                ended=lambda: sum(one.row_count for one in steps) >= wanted,
+                say=hear,
+                warn=warned.append,
+                options=StreamOptions(connections=connections),
+                step_seconds=step_seconds,
+                **options,
+            )
+        return steps, warned
+
+    def published_since(self, since: datetime) -> int:
+        """Events of what is mirrored that the stream has since then."""
+        scope, now = self.settings.scope_of(ARTICLE_CHANGES), self.sandbox.clock.now()
+        return sum(
+            (project, event.title.namespace) in scope
+            for project in self.settings.projects
+            for event in self.sandbox.world.events(project, since, now)
+        )
+
+    def live_pages(self) -> dict[tuple[str, int], dict[str, Any]]:
+        """What analysts find; where an event stood in the stream is not the world's to tell."""
+        places = {"event_partition": None, "event_offset": None}
+        with Published(self.warehouse) as found:
+            return {key: row | places for key, row in found.rows("articles_live").items()}
 
     def configure(self, **values: Any) -> None:
         """Change settings, for example `password=None`."""
-        secrets = {name: SecretStr(value) for name, value in values.items() if name == "password" and value is not None}
-        self.settings = self.settings.model_copy(update=values | secrets)
+        self.settings = changed(self.settings, **values)
 
-    @contextmanager
-    def client(self) -> Iterator[EnterpriseClient]:
+    def client(self) -> EnterpriseClient:
         """A client as the pipeline has it, for the account of this mirror."""
-        with self._enterprise().client() as client:
-            yield client
-
-    # --- what a test looks at ----------------------------------------------------------------------------------------
+        return self.resources()["enterprise"].client()
 
     @property
     def warehouse(self) -> Warehouse:
         """The warehouse, on the sandbox's clock."""
         return OpenWarehouse(self.data, clock=self.sandbox.clock.now)
+
+    @property
+    def live_lake(self) -> LiveLake:
+        """The stream's files, of what is mirrored."""
+        scope = self.settings.scope_of(ARTICLE_CHANGES)
+        return LiveLake(self.layout, LIVE_CHANGES, ARTICLE_CHANGES.table, scope=scope)
 
     def rows(self, query: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Rows of the pipeline's own file; none where there is no file yet."""
@@ -228,21 +236,13 @@ class Mirror:
 
     def states(self) -> dict[tuple[datetime, str], str]:
         """The coverage: state by (hour, project) in namespace 0."""
-        return {
-            (hour.astimezone(UTC), project): state
-            for hour, project, state in self.rows(
-                "SELECT batch_hour, project_id, state FROM hours WHERE namespace_id = 0"
-            )
-        }
+        rows = self.rows("SELECT batch_hour, project_id, state FROM hours WHERE namespace_id = 0")
+        return {(hour.astimezone(UTC), project): state for hour, project, state in rows}
 
     def loaded(self) -> dict[tuple[datetime, str], int]:
         """Rows of `article_changes` by (hour, project)."""
-        return {
-            (hour.astimezone(UTC), project): count
-            for hour, project, count in self.rows(
-                "SELECT batch_hour, project_id, count(*) FROM article_changes GROUP BY ALL"
-            )
-        }
+        rows = self.rows("SELECT batch_hour, project_id, count(*) FROM article_changes GROUP BY ALL")
+        return {(hour.astimezone(UTC), project): count for hour, project, count in rows}
 
     def archives(self, hour: datetime | None = None) -> list[Path]:
         """The archives that were landed, of an hour or of all."""
@@ -261,14 +261,8 @@ class Mirror:
     def unfinished(self) -> list[str]:
         """Temporary files anywhere in the data folder, as relative paths."""
         close_all()  # as the product does after every operation
-        return sorted(
-            {
-                path.relative_to(self.data).as_posix()
-                for pattern in UNFINISHED
-                for path in self.data.rglob(pattern)
-                if path.is_file()
-            }
-        )
+        found = {path for pattern in UNFINISHED for path in self.data.rglob(pattern) if path.is_file()}
+        return sorted(path.relative_to(self.data).as_posix() for path in found)
 
     def requests(self, ending: str = "/download") -> list[str]:
         """Paths that end so, of the requests of the sandbox's own port seen so far."""
@@ -280,69 +274,46 @@ class Mirror:
 
     def truth(self, hours: Sequence[datetime]) -> dict[tuple[datetime, str], int]:
         """Distinct lines of the service's own archives, by (hour, project): what must stand in the warehouse."""
-        import gzip
-        import tarfile
-
-        counts: dict[tuple[datetime, str], int] = {}
-        for hour in hours:
-            for batch in self.sandbox.world.batches(hour):
-                project = batch.record["is_part_of"]["identifier"]
-                if project not in self.settings.projects or batch.record["namespace"]["identifier"] != 0:
-                    continue
-                lines: set[bytes] = set()
-                with gzip.open(batch.path) as plain, tarfile.open(fileobj=plain, mode="r:") as tar:
-                    for member in tar:
-                        file = tar.extractfile(member)
-                        assert file is not None
-                        lines.update(file.read().splitlines())
-                counts[hour, project] = len(lines)
-        return counts
+        return {
+            (hour, project): line_count(batch.path)
+            for hour in hours
+            for batch in self.sandbox.world.batches(hour)
+            if (project := batch.record["is_part_of"]["identifier"]) in self.settings.projects
+            and batch.record["namespace"]["identifier"] == 0
+        }
 
     def status_of(self, hour: datetime, asset: str = "warehouse/article_changes") -> str | None:
         """How Dagster shows the partition of an hour: MATERIALIZED, FAILED or None."""
-        from assets.layers import HOURS
-
         found = self.instance.get_status_by_partition(dg.AssetKey(asset.split("/")), [key_of(hour)], HOURS) or {}
         status = found.get(key_of(hour))
         return None if status is None else status.value
-
-    # --- within ------------------------------------------------------------------------------------------------------
-
-    def _enterprise(self) -> ConfiguredEnterprise:
-        mirror = self
-
-        class OnSandboxClock(ConfiguredEnterprise):
-            @contextmanager
-            def client(self, seconds: float | None = None) -> Iterator[EnterpriseClient]:
-                with EnterpriseClient(
-                    connection.service(self.settings),
-                    state=mirror.data / "state",
-                    clock=mirror.sandbox.clock.now,
-                    retry=QUICK,
-                ) as client:
-                    yield client
-
-        return OnSandboxClock(self.settings)
 
     def resources(self) -> dict[str, Any]:
         """Resources on the sandbox's clock."""
         mirror = self
 
-        class OnSandboxClock(ConfiguredWarehouse):
+        class Enterprise(ConfiguredEnterprise):
+            def client(self, seconds: float | None = None) -> EnterpriseClient:
+                service, clock = connection.service(self.settings), mirror.sandbox.clock.now
+                return EnterpriseClient(service, state=mirror.data / "state", clock=clock, retry=QUICK)
+
+        class OpenFiles(ConfiguredWarehouse):
             @property
             def warehouse(self) -> Warehouse:
                 return mirror.warehouse
 
-        return {
-            "enterprise": self._enterprise(),
-            "lake": ConfiguredLake(self.settings),
-            "warehouse": OnSandboxClock(self.settings),
-        }
+        lake = ConfiguredLake(self.settings)
+        return {"enterprise": Enterprise(self.settings), "lake": lake, "warehouse": OpenFiles(self.settings)}
 
-    def _run(
-        self, job: str, tags: dict[str, str], selection: Collection[str] | None, overrides: dict[str, Any]
+    def run(
+        self,
+        job: str,
+        tags: Mapping[str, str] = MappingProxyType({}),
+        selection: Collection[str] | None = None,
+        overrides: Mapping[str, Any] = MappingProxyType({}),
     ) -> Made:
-        defs = build_defs(self.settings, **self.resources() | overrides)
+        """Run a job, or chosen assets of it."""
+        defs = build_defs(self.settings, **self.resources() | {**overrides})
         failures: list[BaseException | None] = []
 
         @dg.failure_hook
@@ -361,50 +332,31 @@ class Mirror:
                 run_config=QUIET | self.typed,
             )
         )
-        return _made(result, failures)
+        # Dagster's events do not tell it, the failure itself does
+        allow_retries = getattr(failures[0], "allow_retries", True) if failures else None
+        made = Made(result.success, result.run_id, allow_retries)
+        for event in result.all_events:
+            made.add(event)
+        return made
+
+
+def line_count(archive: Path) -> int:
+    """Distinct lines of an archive of the service."""
+    with tarfile.open(archive) as tar:
+        return len({line for member in tar for line in tar.extractfile(member) or ()})
 
 
 @contextmanager
 def mirrored(
     folder: Path,
-    environment: pytest.MonkeyPatch,
     *,
-    projects: Sequence[str] = PROJECTS,
-    namespaces: Sequence[int] = (0,),
+    projects: tuple[str, ...] = PROJECTS,
+    namespaces: tuple[int, ...] = (0,),
     wikidata: bool = False,
     **world: Any,
 ) -> Iterator[Mirror]:
     """A mirror of everything in a sandbox of its own, whose world has these settings."""
     settings = Settings(state=folder / "sandbox", projects=projects, namespaces=namespaces, **world)
     scope = {"projects": projects, "namespaces": namespaces, "wikidata": wikidata}
-    with running(settings) as sandbox, closing(Mirror(sandbox, folder / "data", environment, **scope)) as mirror:
+    with running(settings) as sandbox, closing(Mirror(sandbox, folder / "data", **scope)) as mirror:
         yield mirror
-
-
-def _made(result: dg.ExecuteInProcessResult, failures: list[BaseException | None]) -> Made:
-    made = Made(result.success, run_id=result.run_id)
-    if failures:
-        # Dagster's events do not tell it, the failure itself does
-        made.allow_retries = getattr(failures[0], "allow_retries", True)
-    hours: dict[str, list[datetime]] = defaultdict(list)
-    for event in result.all_events:
-        if event.is_step_failure:
-            data = event.step_failure_data
-            told = data.user_failure_data
-            if told is not None and told.description:
-                made.sentences.append(told.description)
-            elif data.error is not None:
-                made.sentences.append(f"UNTOLD {data.error.to_string()}")
-        elif event.is_step_materialization:
-            key = event.asset_key.to_user_string()
-            hour = None
-            with suppress(ValueError):  # a snapshot's name
-                hour = None if event.partition is None else hour_of(event.partition)
-            hours[key] += [] if hour is None else [hour]
-            materialization = event.step_materialization_data.materialization
-            made.metadata[key, hour] = {name: value.value for name, value in materialization.metadata.items()}
-        elif event.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION:
-            checked = event.asset_check_evaluation_data
-            made.checks[checked.check_name] = checked.passed
-    made.hours = dict(hours)
-    return made

@@ -7,22 +7,19 @@ tests/integration/recorded.json` records such a folder, and the digests that `te
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import duckdb
-import pytest
 
 from assets.steps.compaction import compact_lake
 from resources.data_folder import claim
-from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES, STRUCTURED_ARTICLES
+from resources.datasets import SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES, STRUCTURED_ARTICLES
 from resources.engine import Engine
-from resources.sandbox import Sandbox
 from resources.warehouse import Warehouse
 from tests.asking_everything import queries
-from tests.integration.listening import listen
 from tests.integration.mirror import Mirror, mirrored
 
 NOW = datetime(2026, 2, 3, 5, 40, tzinfo=UTC)
@@ -40,11 +37,7 @@ _LEFT_OUT = ("about", "stream_runs")
 
 @contextmanager
 def recorded(
-    folder: Path,
-    environment: pytest.MonkeyPatch,
-    *,
-    projects: Sequence[str] = PROJECTS,
-    amid: Callable[[], object] = lambda: None,
+    folder: Path, *, projects: tuple[str, ...] = PROJECTS, amid: Callable[[], object] = lambda: None
 ) -> Iterator[Mirror]:
     """Fill a data folder with every kind of data, and publish it.
 
@@ -54,10 +47,10 @@ def recorded(
     """
     scope = {"projects": projects, "namespaces": NAMESPACES, "wikidata": True}
     world = {"changes_per_hour": 30, "entities": 60, "body_bytes": 1500, "chunk_bytes": 20_000, "stream_rate": 0}
-    with mirrored(folder, environment, now=NOW, **scope, **world) as mirror:
+    with mirrored(folder, now=NOW, **scope, **world) as mirror:
         sandbox = mirror.sandbox
         claim(mirror.data, sandbox.url)
-        assert mirror.reference().success
+        assert mirror.run("reference").success
         *hours, last = mirror.newest(4)
         assert mirror.materialize(hours).success
         for dataset in (SNAPSHOT_ARTICLES, STRUCTURED_ARTICLES, SNAPSHOT_ENTITIES):
@@ -72,30 +65,18 @@ def recorded(
             memory_bytes=1 << 23,
             say=lambda _: first_step.pop()() if first_step else None,
         )
-        assert mirror._run("publish", {}, None, {}).success
-        _listen(mirror, sandbox, amid)
+        assert mirror.run("publish").success
+        since, first_step = NOW - timedelta(minutes=90), [amid]
+        say = lambda: first_step.pop()() if first_step else None  # noqa: E731
+        _, warned = mirror.listen(mirror.published_since(since), since, connections=1, say=say)
+        assert warned == []
         assert mirror.materialize([last], **mirror.at("download ", amid)).success
         # the service exports an hour again, with a line that nobody can read
         path = mirror.download_path(last, projects[-1])
         sandbox.faults.add(path, kind="line_malformed", where="objects", listed=True, count=None, replace=True)
         assert mirror.materialize([last]).success
-        assert mirror._run("publish", {}, None, {}).success
+        assert mirror.run("publish").success
         yield mirror
-
-
-def _listen(mirror: Mirror, sandbox: Sandbox, amid: Callable[[], object]) -> None:
-    """Keep what the stream has since the middle of the last hour with a file, to its end."""
-    since = NOW - timedelta(minutes=90)
-    scope = mirror.settings.scope_of(ARTICLE_CHANGES)
-    wanted = sum(
-        (project, event.title.namespace) in scope
-        for project in mirror.settings.projects
-        for event in sandbox.world.events(project, since, NOW)
-    )
-    first_step = [amid]
-    say = lambda: first_step.pop()() if first_step else None  # noqa: E731
-    _, warned = listen(mirror, wanted, since, connections=1, say=say)
-    assert warned == []
 
 
 def digests(data: Path) -> dict[str, str]:
@@ -143,5 +124,5 @@ def _digest(connection: duckdb.DuckDBPyConnection, query: str) -> str:
 
 
 if __name__ == "__main__":
-    with pytest.MonkeyPatch.context() as environment, recorded(Path(sys.argv[1]), environment) as made:
+    with recorded(Path(sys.argv[1])) as made:
         sys.stdout.write(json.dumps(digests(made.data), indent=1))

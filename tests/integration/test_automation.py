@@ -19,13 +19,10 @@ from resources.datasets import ARTICLE_CHANGES
 from resources.datasets.live import files_of
 from resources.formatting import hour_text
 from tests.builds import close_all
-from tests.integration.daemon import FAILURE, QUIET, STARTED, Daemon
+from tests.integration.daemon import FAILURE, STARTED, Daemon, ask_checks
 
 NAME = "enwiki_namespace_0"
 ALL_PUBLISHED = "All loaded hours and snapshots have been applied and published."
-
-
-# --- snapshots -------------------------------------------------------------------------------------------------------
 
 
 def test_snapshots_are_asked_for_once_per_version_and_published_like_hours(daemon, monkeypatch):
@@ -67,9 +64,6 @@ def test_snapshots_are_asked_for_once_per_version_and_published_like_hours(daemo
     (again,) = daemon.tick("discover_snapshots").run_requests
     assert again.run_key != request.run_key
     assert again.partition_key == request.partition_key
-
-
-# --- publishing ------------------------------------------------------------------------------------------------------
 
 
 def test_publishing_is_asked_for_once_per_set_of_pending_hours_and_checks_alone_look_at_two_days(daemon):
@@ -171,22 +165,11 @@ def test_a_run_that_is_not_to_publish_ends_well_where_nothing_was_published_yet(
     assert not (daemon.settings.data / "warehouse.duckdb").exists()
 
 
-# --- checks by themselves --------------------------------------------------------------------------------------------
-
-
 def ask(daemon: Daemon, *names: str) -> dict[str, dg.AssetCheckEvaluation]:
     """The answers of checks that are asked for alone: by name, or all of the hourly layers."""
-    whole = daemon.defs.resolve_implicit_global_asset_job_def()
-    own = layers.keys(ARTICLE_CHANGES)
-    chosen = {
-        key
-        for key in whole.asset_layer.asset_graph.asset_check_keys
-        if (key.name in names if names else key.asset_key in own)
-    }
-    job = whole.get_subset(asset_selection=set(), asset_check_selection=chosen)
-    result = job.execute_in_process(instance=daemon.instance, run_config=QUIET)
-    assert not [one for one in result.all_events if one.is_step_materialization]
-    return {evaluation.check_name: evaluation for evaluation in result.get_asset_check_evaluations()}
+    whole, own = daemon.defs.resolve_implicit_global_asset_job_def(), layers.keys(ARTICLE_CHANGES)
+    told = ask_checks(whole, daemon.instance, lambda key: key.name in names if names else key.asset_key in own)
+    return {name: evaluation for (_, name), evaluation in told.items()}
 
 
 PUBLISHED = ("no_failed_hours", "last_48_hours_covered")
@@ -232,9 +215,6 @@ def test_failed_hours_are_reported_until_they_are_loaded_and_no_others(daemon, m
     assert any(f"enwiki namespace 0 {hour_text(lost)}: missing. Its run failed" in text for text in status.troubles)
 
 
-# --- the stream ------------------------------------------------------------------------------------------------------
-
-
 def test_runs_read_the_stream_one_after_the_other(daemon, monkeypatch):
     monkeypatch.setattr(streams, "OBSERVED_SECONDS", 0.0)
     now = datetime.now(UTC)
@@ -243,15 +223,12 @@ def test_runs_read_the_stream_one_after_the_other(daemon, monkeypatch):
     assert wanted >= 15
     found: list[dict[str, Any]] = []
     observed: list[dg.DagsterEvent] = []
-    for _ in range(100):
+    while sum(one["events"] for one in found) < wanted:
         config = {"minutes": 0.01, "since_hours": since_hours, "connections": 2}
         run = daemon.execute("stream", run_config={"ops": {"lake__live_changes": {"config": config}}})
         (made,) = run.get_asset_materialization_events()
         observed += [event for event in run.all_events if event.event_type_value == "ASSET_OBSERVATION"]
         found.append({name: value.value for name, value in made.materialization.metadata.items()})
-        if sum(one["events"] for one in found) >= wanted:
-            break
-    assert sum(one["events"] for one in found) >= wanted
     assert sum(one["duplicates_dropped"] + one["rejected_lines"] for one in found) == 0
     seen = [event.asset_observation_data.asset_observation.metadata["events"].value for event in observed]
     assert sum(seen) == sum(one["events"] for one in found)
@@ -261,7 +238,7 @@ def test_runs_read_the_stream_one_after_the_other(daemon, monkeypatch):
     assert len(offsets) == sum(one["events"] for one in found)
 
 
-def test_the_stream_is_kept_read_by_one_run_and_left_alone_for_longer_the_oftener_it_fails(daemon, monkeypatch):
+def test_the_stream_is_kept_read_by_one_run_and_left_alone_for_longer_the_oftener_it_fails(daemon, later):
     job = daemon.defs.resolve_job_def("stream")
     assert job.tags == {"dagster/max_retries": "0"}
     assert [node.definition.pool for node in job.nodes] == ["stream"]
@@ -280,23 +257,14 @@ def test_the_stream_is_kept_read_by_one_run_and_left_alone_for_longer_the_oftene
         daemon.run(FAILURE, "stream", tags=step_failure | {"dagster/root_run_id": root})
         assert daemon.tick("keep_streaming").skip_message == message
         assert "The last run failed. Its page shows the reason." in message, number
-        with monkeypatch.context() as later:
-            later.setattr(sensors, "datetime", _moved(wait - timedelta(seconds=30)))
-            assert daemon.tick("keep_streaming").skip_message
-            later.setattr(sensors, "datetime", _moved(wait + timedelta(seconds=1)))
-            assert daemon.tick("keep_streaming").run_requests
+        later(wait - timedelta(seconds=30))
+        assert daemon.tick("keep_streaming").skip_message
+        later(wait + timedelta(seconds=1))
+        assert daemon.tick("keep_streaming").run_requests
+        later(timedelta(0))
     daemon.run(FAILURE, "stream")  # killed
     assert daemon.tick("keep_streaming").run_requests
     for status in (dg.DagsterRunStatus.NOT_STARTED, STARTED, dg.DagsterRunStatus.CANCELING):
         started = daemon.run(status, "stream")
         assert daemon.tick("keep_streaming").skip_message == "A run is reading the stream."
         daemon.instance.delete_run(started)
-
-
-def _moved(by: timedelta) -> type[datetime]:
-    class Moved(datetime):
-        @classmethod
-        def now(cls, tz: Any = None) -> datetime:
-            return datetime.now(tz) + by
-
-    return Moved

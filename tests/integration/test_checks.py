@@ -1,7 +1,4 @@
-"""The checks of snapshots, current states and lists.
-
-Each passes on good data, and fails on exactly what it is there for, by itself too.
-"""
+"""The checks of snapshots, current states and lists: each fails on exactly what it is there for, by itself too."""
 
 import json
 import re
@@ -19,7 +16,7 @@ from pipelines.definitions import build_defs
 from resources.datasets import ARTICLE_CHANGES, ENTITY_CHANGES, LISTS, SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES, named
 from resources.warehouse.state import auditor
 from tests.integration.conftest import NOW
-from tests.integration.daemon import QUIET
+from tests.integration.daemon import ask_checks
 from tests.integration.mirror import mirrored
 
 SNAPSHOTS = (SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES)
@@ -29,20 +26,16 @@ SNAPSHOTS = (SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES)
 def whole(tmp_path_factory):
     """A mirror with hours, snapshots and lists, and what the runs that made it said of their checks."""
     few = {"articles": 60, "changes_per_hour": 40, "entities": 60, "body_bytes": 300}
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        mirrored(
-            tmp_path_factory.mktemp("checked"), patch, projects=("enwiki",), wikidata=True, now=NOW, **few
-        ) as mirror,
-    ):
+    folder = tmp_path_factory.mktemp("checked")
+    with mirrored(folder, projects=("enwiki",), wikidata=True, now=NOW, **few) as mirror:
         hours = mirror.newest(1)
         changes = [str(key.to_user_string()) for one in (ARTICLE_CHANGES, ENTITY_CHANGES) for key in layers.keys(one)]
         runs = [
-            mirror.reference(),
-            *mirror.take_snapshots(["enwiki_namespace_0"]),
-            *mirror.take_snapshots(["wikidatawiki_namespace_0"], SNAPSHOT_ENTITIES),
+            mirror.run("reference"),
+            mirror.take_snapshot("enwiki_namespace_0"),
+            mirror.take_snapshot("wikidatawiki_namespace_0", SNAPSHOT_ENTITIES),
             mirror.materialize(hours, changes),
-            mirror._run("publish", {}, [one.key.to_user_string() for one in STATES], {}),
+            mirror.run("publish", selection=[one.key.to_user_string() for one in STATES]),
         ]
         assert all(one.success for one in runs)
         mirror.everything = build_defs(mirror.settings).resolve_implicit_global_asset_job_def()
@@ -61,12 +54,7 @@ def mirror(whole):
 
 def ask(mirror, *keys):
     """The answers to the checks of assets, asked for by themselves, by asset and name."""
-    wanted = {key for key in mirror.everything.asset_layer.asset_graph.asset_check_keys if key.asset_key in keys}
-    result = mirror.everything.get_subset(asset_selection=set(), asset_check_selection=wanted).execute_in_process(
-        instance=mirror.instance, run_config=QUIET
-    )
-    assert not [event for event in result.all_events if event.event_type_value == "ASSET_MATERIALIZATION"]
-    return {(one.asset_key, one.check_name): one for one in result.get_asset_check_evaluations()}
+    return ask_checks(mirror.everything, mirror.instance, lambda check: check.asset_key in keys)
 
 
 def failed(told):

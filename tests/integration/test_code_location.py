@@ -1,20 +1,24 @@
-"""The code location as Dagster's own tools load it, and the graph as it was agreed on."""
+"""The code location as Dagster's own tools load it, the graph as it was agreed on, and the instance of the UI."""
 
 import json
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
+import yaml
 
 from assets import layers, streams
 from assets.layers import EARLIEST
 from pipelines.definitions import build_defs
+from pipelines.process import processes
 from resources import datasets
+from resources.adapters import HOURS_POOL, POOLS
 from resources.sandbox import Settings as SandboxSettings
 from resources.sandbox import running
 from resources.settings import Settings
@@ -46,10 +50,6 @@ def test_dg_check_defs_passes(clean):
 
 
 def test_both_ways_of_loading_name_the_location_alike():
-    import tomllib
-
-    import yaml
-
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["dg"]["project"]
     (entry,) = yaml.safe_load((ROOT / "workspace.yaml").read_text())["load_from"]
     # schedules and sensors keep their state under this name
@@ -81,15 +81,8 @@ told = list(seen)
 open({str(tmp_path / "told.json")!r}, "w").write(json.dumps([told, parts]))
 assert len(seen) > len(told), "the watch does not see an opened file"
 """
-    told = subprocess.run(
-        [sys.executable, "-W", "error::ResourceWarning", "-c", program],
-        cwd=ROOT,
-        env=clean,
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-    )
+    words = [sys.executable, "-W", "error::ResourceWarning", "-c", program]
+    told = subprocess.run(words, cwd=ROOT, env=clean, capture_output=True, text=True, timeout=400, check=False)
     assert told.returncode == 0, told.stderr
     seen, parts = json.loads((tmp_path / "told.json").read_text())
     assert seen == []
@@ -145,12 +138,15 @@ def test_the_graph_is_the_one_that_was_agreed_on(tmp_path):
     assert found.read_text() == GRAPH.read_text(), f"If the change is meant: cp {found} {GRAPH}"
 
 
-def test_every_asset_explains_itself_and_names_the_line_that_makes_it():
-    graph = build_defs(Settings()).resolve_asset_graph()
+def test_every_asset_explains_itself_and_names_its_table_and_the_line_that_makes_it():
+    graph, tables = build_defs(Settings()).resolve_asset_graph(), []
     for key in graph.get_all_asset_keys():
         node = graph.get(key)
         assert node.description, key
         assert node.description.endswith("."), key
+        if (table := node.metadata.get("dagster/table_name")) is not None:
+            assert (key.path[0], table) == ("warehouse", f"warehouse.main.{key.path[-1]}")
+            tables.append(table)
         if node.group_name in {"lake", "warehouse"}:
             schema = node.metadata["dagster/column_schema"]
             assert schema.columns, key
@@ -162,6 +158,7 @@ def test_every_asset_explains_itself_and_names_the_line_that_makes_it():
         # where its decorator begins
         line = path.read_text().splitlines()[reference.line_number - 1]
         assert line.strip().startswith(("@dg.asset(", "@dg.multi_asset(", "@deferred(")), (key, line)
+    assert len(set(tables)) == len(tables) == 12
 
 
 def fields_of(kind: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -198,15 +195,15 @@ SET_BY_A_RUN = {
 PLAIN = {"Bool", "Int", "Float", "String", "Any"}
 
 
-def kinds_of(kind: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """The types of a configuration that have no fields, by their path."""
+def kinds_of(kind: Any) -> Iterator[Any]:
+    """The types of a configuration that have no fields."""
     inner = [getattr(kind, name, None) for name in ("inner_type", "scalar_type", "non_scalar_type")]
-    below = [(name, field.config_type) for name, field in (getattr(kind, "fields", None) or {}).items()]
-    below += [("*", one) for one in inner if one is not None]
-    for name, one in below:
-        yield from kinds_of(one, f"{path}.{name}")
+    below = [field.config_type for field in (getattr(kind, "fields", None) or {}).values()]
+    below += [one for one in inner if one is not None]
+    for one in below:
+        yield from kinds_of(one)
     if not below:
-        yield path, kind
+        yield kind
 
 
 def test_no_field_of_any_run_takes_a_variable_of_the_process_and_no_address_account_or_path_can_be_set():
@@ -214,8 +211,8 @@ def test_no_field_of_any_run_takes_a_variable_of_the_process_and_no_address_acco
     assert len(jobs) > 8
     for job in jobs:
         top = job.run_config_schema.config_type
-        for path, kind in kinds_of(top, job.name):
-            assert kind.kind.value in {"STRICT_SHAPE", "PERMISSIVE_SHAPE"} or kind.key in PLAIN, path
+        for kind in kinds_of(top):
+            assert kind.kind.value in {"STRICT_SHAPE", "PERMISSIVE_SHAPE"} or kind.key in PLAIN, job.name
         resources = getattr(top.fields["resources"].config_type, "fields", {})
         for name, field in resources.items():
             assert set(field.config_type.fields["config"].config_type.fields) == SET_BY_A_RUN[name]
@@ -233,20 +230,13 @@ def shown(settings: Settings) -> str:
 def test_the_launchpad_begins_with_the_settings():
     defs = build_defs(Settings(lookups_per_day=7, min_free_gb=3.0, memory_mb=400))
     fields = dict(fields_of(defs.resolve_job_def("hours").run_config_schema.config_type))
-    for name, value in (
-        ("enterprise.config.lookups_per_day", 7),
-        ("lake.config.min_free_gb", 3.0),
-        ("engine.config.memory_mb", 400),
-    ):
-        assert fields[f"resources.{name}"].default_value == value
+    typed = {"enterprise.config.lookups_per_day": 7, "lake.config.min_free_gb": 3.0, "engine.config.memory_mb": 400}
+    assert {name: fields[f"resources.{name}"].default_value for name in typed} == typed
 
 
-def test_the_launchpad_and_the_page_of_the_resource_say_which_service_it_is(tmp_path):
+def test_the_launchpad_and_the_page_of_the_resource_say_which_service_it_is_and_start_no_sandbox(tmp_path):
     page = shown(Settings(username="you", password="p", sandbox=False, base_url="http://127.0.0.1:1"))
     assert page == "The Enterprise Content Service at http://127.0.0.1:1."
-
-
-def test_of_a_sandbox_its_address_is_shown_while_it_runs_and_nothing_starts_one(tmp_path):
     settings = Settings(data=tmp_path / "data", sandbox=True)
     page = shown(settings)
     assert page.startswith(f"The built-in sandbox (synthetic pages) in {settings.data}, instead of the service. ")
@@ -256,18 +246,6 @@ def test_of_a_sandbox_its_address_is_shown_while_it_runs_and_nothing_starts_one(
         page = shown(settings)
     assert f"The sandbox's address is {sandbox.url} until the sandbox stops." in page
     assert "The sandbox is not running." in shown(settings)
-
-
-def test_tables_are_named_as_in_the_published_file_and_no_two_assets_claim_one():
-    graph = build_defs(Settings()).resolve_asset_graph()
-    named = {
-        key.to_user_string(): node.metadata["dagster/table_name"]
-        for key in graph.get_all_asset_keys()
-        if "dagster/table_name" in (node := graph.get(key)).metadata
-    }
-    assert named == {key: f"warehouse.main.{key.rpartition('/')[2]}" for key in named}
-    assert {key.partition("/")[0] for key in named} == {"warehouse"}
-    assert len(named) == 12
 
 
 @pytest.mark.parametrize("wikidata", [False, True])
@@ -287,3 +265,30 @@ def test_materialize_all_has_no_stream_and_nothing_that_is_not_mirrored(wikidata
     assert ("wikidata_snapshots" in named, "discover_wikidata_snapshots" in sensors) == (wikidata, wikidata)
     # a command names what it wants
     assert build_defs(Settings(wikidata=wikidata), all_datasets=True).resolve_job_def("wikidata_snapshots")
+
+
+def test_the_instance_of_the_pages_knows_its_pools_sends_nothing_home_and_repeats_crashes_only(tmp_path, monkeypatch):
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
+    monkeypatch.delenv("DAGSTER_DISABLE_TELEMETRY")
+    with processes.opened(tmp_path / "dagster") as instance:
+        pools = {pool.name: (pool.limit, pool.from_default) for pool in instance.event_log_storage.get_pool_limits()}
+        assert pools == dict.fromkeys(POOLS, (1, True))
+        instance.event_log_storage.set_concurrency_slots(HOURS_POOL, 2)
+    with processes.opened(tmp_path / "dagster") as instance:
+        limits = {pool.name: pool.limit for pool in instance.event_log_storage.get_pool_limits()}
+        assert limits == dict.fromkeys(POOLS, 1) | {HOURS_POOL: 2}  # what an operator sets in the pages is left alone
+        assert not instance.telemetry_enabled
+        assert not instance.nux_enabled
+        assert instance.run_retries_enabled
+        assert not instance.run_retries_retry_on_asset_or_op_failure
+        assert instance.run_monitoring_enabled
+        # a place that a step takes is not given back when its process is killed
+        assert instance.get_concurrency_config().pool_config.pool_granularity.value == "run"
+
+
+def test_a_dagster_yaml_of_the_operator_is_kept(tmp_path):
+    home = tmp_path / "dagster"
+    home.mkdir()
+    (home / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
+    assert processes.prepare(home) == home
+    assert (home / "dagster.yaml").read_text() == "telemetry:\n  enabled: false\n"

@@ -1,16 +1,18 @@
 """Archives of the service's byte form, made of real pages: nothing is lost, and memory stays bounded."""
 
-import io
+import gzip
 import json
 import os
 import pathlib
 import subprocess
 import sys
-import tarfile
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+
+from tests.unit.assets.conftest import record
+from tests.unit.lake.conftest import tar_bytes
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MAKER = ROOT.parent / "shared" / "tools" / "make_archive.py"
@@ -81,24 +83,13 @@ def test_every_record_is_converted_in_bounded_memory(tmp_path, megabytes, option
 @pytest.fixture(scope="module")
 def huge(tmp_path_factory):
     """An archive with six lines of twenty megabytes among short ones, and its bytes unpacked."""
-    text = "".join(f'<p class=\\"c{n}\\">Zażółć gęślą jaźń {n}.</p>\\n' for n in range(400_000))[: 20 << 20].rstrip(
-        "\\"
-    )
-
-    def line(number: int, html: str) -> bytes:
-        return (
-            f'{{"name":"Page {number}","identifier":{number},"date_modified":"2026-11-19T05:10:11Z",'
-            f'"version":{{"identifier":{number}}},"namespace":{{"identifier":0}},'
-            f'"is_part_of":{{"identifier":"enwiki"}},"article_body":{{"html":"{html}"}}}}\n'
-        ).encode()
-
+    text = "".join(f'<p class="c{n}">Zażółć gęślą jaźń {n}.</p>\n' for n in range(400_000))[: 19 << 20]
     path = tmp_path_factory.mktemp("huge") / "archive.tar.gz"
-    lengths = [len(text) if number % 3 == 0 else number for number in range(18)]
-    data = b"".join(line(number, text[:length].rstrip("\\")) for number, length in enumerate(lengths, 1))
-    member = tarfile.TarInfo("enwiki_namespace_0_0.ndjson")
-    member.size = len(data)
-    with tarfile.open(path, "w:gz", compresslevel=1) as tar:
-        tar.addfile(member, io.BytesIO(data))
+    records = [
+        record(number, article_body={"html": text if number % 3 == 1 else text[:number]}) for number in range(1, 19)
+    ]
+    data = b"".join(json.dumps(one, ensure_ascii=False).encode() + b"\n" for one in records)
+    path.write_bytes(gzip.compress(tar_bytes([("enwiki_namespace_0_0.ndjson", data)]), 1))
     return path, len(data)
 
 

@@ -1,7 +1,4 @@
-"""Conversion and compaction by workers of a real Dask cluster.
-
-The same files as on threads, whoever dies; and who is refused, and how.
-"""
+"""Conversion and compaction by workers of a real Dask cluster: the same files as on threads, and who is refused."""
 
 import hashlib
 import itertools
@@ -98,6 +95,13 @@ def calls(*arguments):
     return [Call(f"call-{number}-{os.urandom(4).hex()}", f"call {number}", one) for number, one in enumerate(arguments)]
 
 
+def refusal(connection, kind, match):
+    """The error by which a cluster gets no task."""
+    with pytest.raises(kind, match=match) as caught:
+        connection.map(tasks.double, calls((1,)), print)
+    return caught.value
+
+
 def test_files_and_counts_are_those_of_threads_and_nothing_is_converted_twice(shared, tmp_path):
     made, data = shared
     archives, lines = archives_in(data, 9), []
@@ -142,8 +146,7 @@ def test_results_keep_the_order_and_errors_arrive_as_what_they_are(client):
 
 
 def test_a_damaged_archive_fails_alone(shared, tmp_path):
-    made, _ = shared
-    data = shared[1]
+    made, data = shared
     archives = archives_in(data, 3, lines=7)
     archives[1].path.write_bytes(archives[1].path.read_bytes()[:200])
     layout = Layout(data)
@@ -155,16 +158,11 @@ def test_a_damaged_archive_fails_alone(shared, tmp_path):
 def test_workers_of_other_versions_get_nothing_and_are_named(shared):
     made, data = shared
     others = Cluster(made.address, versions() | {"package": "0.0.1", "converter": "99"}, data / "lake", QUICK)
-    with (
-        closing(others),
-        pytest.raises(
-            errors.WorkersDifferError,
-            match=r"worker-[01] on 127\.0\.0\.1: package [\d.]+ instead of 0\.0\.1, "
-            r"converter \d+ instead of 99.*same version",
-        ),
-    ):
-        others.map(tasks.double, calls((1,)), print)
-    assert not errors.WorkersDifferError.retryable
+    differing = (
+        r"worker-[01] on 127\.0\.0\.1: package [\d.]+ instead of 0\.0\.1, converter \d+ instead of 99.*same version"
+    )
+    with closing(others):
+        assert not refusal(others, errors.WorkersDifferError, differing).retryable
 
 
 def test_status_shows_the_workers_and_their_versions(shared, tmp_path, monkeypatch):
@@ -187,11 +185,8 @@ def test_workers_that_do_not_see_the_folder_are_refused(shared, tmp_path):
     made, data = shared
     with closing(Cluster(made.address, versions(), tmp_path / "elsewhere", QUICK)) as connection:
         for _ in range(2):  # the second time at once
-            with pytest.raises(
-                errors.FolderNotSharedError,
-                match=r"does not share the folder .*elsewhere.*Mount this machine's data folder",
-            ):
-                connection.map(tasks.double, calls((1,)), print)
+            advice = r"does not share the folder .*elsewhere.*Mount this machine's data folder"
+            refusal(connection, errors.FolderNotSharedError, advice)
     assert list((tmp_path / "elsewhere").iterdir()) == []
     assert not list((data / "lake").glob("*probe*"))
 
@@ -199,15 +194,11 @@ def test_workers_that_do_not_see_the_folder_are_refused(shared, tmp_path):
 def test_nobody_at_the_address_is_said_within_the_time_allowed_and_then_at_once(tmp_path):
     address = f"dask://127.0.0.1:{free_port()}"
     with closing(Cluster(address, versions(), tmp_path, TimeLimits(answer=0.5))) as connection:
-        with pytest.raises(
-            errors.EngineUnreachableError,
-            match=r"^No scheduler responded at dask://127\.0\.0\.1:\d+ within 0\.5 s .*dask scheduler",
-        ) as refused:
-            connection.map(tasks.double, calls((1,)), print)
-        with pytest.raises(errors.EngineUnreachableError) as again:
-            connection.map(tasks.double, calls((1,)), print)
-    assert refused.value.retryable
-    assert again.value is refused.value, "nobody waits for the scheduler a second time"
+        nobody = r"^No scheduler responded at dask://127\.0\.0\.1:\d+ within 0\.5 s .*dask scheduler"
+        first = refusal(connection, errors.EngineUnreachableError, nobody)
+        again = refusal(connection, errors.EngineUnreachableError, nobody)
+    assert first.retryable
+    assert again is first, "nobody waits for the scheduler a second time"
 
 
 def test_a_missing_extra_is_named():
@@ -322,11 +313,8 @@ def test_tls_admits_no_others_and_a_task_that_kills_its_worker_fails_with_our_se
     with cluster(tmp_path / "logs", tmp_path / "data", 2, **environ) as made:
         assert "tls://" in made.log("worker-0")
         place = (made.address, versions(), tmp_path / "data" / "lake")
-        with (
-            closing(Cluster(*place, TimeLimits(answer=1))) as stranger,
-            pytest.raises(errors.EngineUnreachableError, match="same TLS"),
-        ):
-            stranger.map(tasks.double, calls((1,)), print)
+        with closing(Cluster(*place, TimeLimits(answer=1))) as stranger:
+            refusal(stranger, errors.EngineUnreachableError, "same TLS")
         for name, value in certificate.items():
             monkeypatch.setenv(name, value)
         try:
@@ -337,11 +325,8 @@ def test_tls_admits_no_others_and_a_task_that_kills_its_worker_fails_with_our_se
             moments = itertools.count(0.0, QUICK.answer / 2)
             clock = SimpleNamespace(monotonic=lambda: next(moments), sleep=lambda _: None)
             monkeypatch.setattr(dask_cluster, "time", clock)
-            with (
-                closing(Cluster(*place, QUICK)) as connection,
-                pytest.raises(errors.NoWorkerError, match=r"has no worker.*wme worker"),
-            ):
-                connection.map(tasks.double, calls((1,)), print)
+            with closing(Cluster(*place, QUICK)) as connection:
+                refusal(connection, errors.NoWorkerError, r"has no worker.*wme worker")
         finally:
             monkeypatch.undo()
             dask.config.refresh()
@@ -359,5 +344,4 @@ def lose_workers(made, connection):
     left.send_signal(signal.SIGTERM)
     assert left.wait(timeout=120) == 128 + signal.SIGTERM
     assert connection.members() == []
-    with pytest.raises(errors.NoWorkerError, match="last worker"):
-        connection.map(tasks.double, calls((4,)), print)
+    refusal(connection, errors.NoWorkerError, "last worker")

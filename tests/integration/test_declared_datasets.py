@@ -1,7 +1,4 @@
-"""A declaration is all that a dataset takes.
-
-Three that exist nowhere else, from a service on loopback to DuckDB and the terminal.
-"""
+"""A declaration is all that a dataset takes: three of a test, from a service on loopback to DuckDB and the terminal."""
 
 import gzip
 import hashlib
@@ -55,27 +52,16 @@ MAP = (
     Column("extra", TEXT, "What else the record holds."),
     Column("picture", TEXT, "The map.", "picture", body=True),
 )
-PLANETS = Dataset(
-    Table("planets", "Planets that are watched.", PLANET, key=("planet_id",)),
-    Family.LIST,
-    endpoint="planets",
-    archive="reference",
-    description="The planets.",
-)
-SIGHTINGS = Dataset(
-    Table("sightings", "What was seen, hour by hour.", SIGHTING, key=("batch_hour", "sighting_id")),
-    Family.HOURLY,
-    endpoint="sightings",
-    archive="sightings",
-    description="The files of sightings.",
-)
-MAPS = Dataset(
-    Table("maps", "Maps of the sky.", MAP, key=("snapshot_id", "snapshot_version", "sheet_id")),
-    Family.SNAPSHOT,
-    endpoint="maps",
-    archive="maps",
-    description="The files of maps.",
-)
+
+
+def declared(family, name, columns, *key, archive=None):
+    table = Table(name, f"What is known of {name}.", columns, key=key)
+    return Dataset(table, family, endpoint=name, archive=archive or name, description=f"The files of {name}.")
+
+
+PLANETS = declared(Family.LIST, "planets", PLANET, "planet_id", archive="reference")
+SIGHTINGS = declared(Family.HOURLY, "sightings", SIGHTING, "batch_hour", "sighting_id")
+MAPS = declared(Family.SNAPSHOT, "maps", MAP, "snapshot_id", "snapshot_version", "sheet_id")
 HOUR = last_complete_hour(datetime.now(UTC)) - timedelta(hours=2)
 NAME = "skywiki_namespace_0"
 EVALUATED = dg.DagsterEventType.ASSET_CHECK_EVALUATION

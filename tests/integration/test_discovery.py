@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,6 @@ from tests.integration.daemon import FAILURE, STARTED, Daemon, offered, span_of
 LAKE = layers.lake_key(datasets.ARTICLE_CHANGES)
 WAREHOUSE = layers.warehouse_key(datasets.ARTICLE_CHANGES)
 PENDING = {"warehouse/articles", "warehouse/entities", "published/warehouse"}
-
-
-# --- schedules -------------------------------------------------------------------------------------------------------
 
 
 def test_each_hour_asks_for_the_hour_that_has_just_ended(daemon):
@@ -109,9 +106,6 @@ def test_a_run_that_finds_an_hour_done_leaves_the_earlier_work_in_its_metadata(d
     assert daemon.materialize([hour]).success
     last = shown()
     assert ("unchanged_since" in last["archive"], "unchanged_since" in last["lake"]) == (True, False)
-
-
-# --- discovery -------------------------------------------------------------------------------------------------------
 
 
 def spans_of(tick: Any) -> list[tuple[datetime, datetime]]:
@@ -236,9 +230,6 @@ def test_a_project_that_an_hours_list_lacked_is_looked_for_twice_more(daemon):
     assert hour not in daemon.missing(hour + last + timedelta(minutes=10), scope)
 
 
-# --- killed runs -----------------------------------------------------------------------------------------------------
-
-
 def test_what_a_killed_command_had_begun_is_asked_for_once_more(daemon):
     first, last = daemon.offered()[-3:-1]
     # the lock of a process that is gone: its file is there, and nobody holds it
@@ -261,82 +252,74 @@ def test_what_a_killed_command_had_begun_is_asked_for_once_more(daemon):
     assert daemon.tick("end_killed_runs").skip_message == "Every run in progress has a process."
 
 
-# --- layers that follow the one before them ---------------------------------------------------------------------------
-
-
 ARCHIVE, LAKE_NAME, WAREHOUSE_NAME = "archive/batches", "lake/article_changes", "warehouse/article_changes"
 
 
-class Sensors:
-    """The automation sensors of a mirror, each with what it remembers between its ticks."""
+def carrying(daemon: Daemon) -> Callable[[str], dict[str, list[Any]]]:
+    """A tick of the automation sensor of a layer: the partitions of each asset that it asks for."""
+    cursors: dict[str, dg.AssetDaemonCursor | None] = {}
 
-    def __init__(self, mirror: Daemon) -> None:
-        self._mirror = mirror
-        self._cursors: dict[str, dg.AssetDaemonCursor | None] = {}
-
-    def tick(self, layer: str) -> dict[str, list[Any]]:
-        """The partitions of each asset that a sensor asks for."""
-        definition = self._mirror.defs.resolve_sensor_def(f"carry_to_{layer}")
-        assert isinstance(definition, dg.AutomationConditionSensorDefinition)
-        assert definition.default_status is dg.DefaultSensorStatus.STOPPED
+    def tick(layer: str) -> dict[str, list[Any]]:
+        sensor = daemon.defs.resolve_sensor_def(f"carry_to_{layer}")
+        assert isinstance(sensor, dg.AutomationConditionSensorDefinition)
+        assert sensor.default_status is dg.DefaultSensorStatus.STOPPED
         found = dg.evaluate_automation_conditions(
-            self._mirror.defs,
-            self._mirror.instance,
-            asset_selection=definition.asset_selection,
-            cursor=self._cursors.get(layer),
+            daemon.defs, daemon.instance, asset_selection=sensor.asset_selection, cursor=cursors.get(layer)
         )
-        self._cursors[layer] = found.cursor
-        keys = definition.asset_selection.resolve(self._mirror.defs.resolve_asset_graph())
+        cursors[layer] = found.cursor
+        keys = sensor.asset_selection.resolve(daemon.defs.resolve_asset_graph())
         assert {key.path[0] for key in keys} == {layer}
         asked = {key.to_user_string(): found.get_requested_partitions(key) for key in sorted(keys)}
         return {key: sorted(partitions) for key, partitions in asked.items() if partitions}
 
+    return tick
 
-def hours_of(mirror: Daemon, count: int) -> Sequence[datetime]:
-    return offered(mirror.sandbox, datetime.now(UTC) - timedelta(minutes=5))[-count:]
+
+def hours_of(daemon: Daemon, count: int) -> Sequence[datetime]:
+    return offered(daemon.sandbox, datetime.now(UTC) - timedelta(minutes=5))[-count:]
 
 
 def test_what_was_materialized_alone_is_followed_layer_by_layer_and_nothing_else(daemon):
     first, second, third = hours_of(daemon, 3)
     assert daemon.materialize([first], ARCHIVE).success  # before the sensors were turned on
-    sensors = Sensors(daemon)
-    assert (sensors.tick("lake"), sensors.tick("warehouse")) == ({}, {})
+    tick = carrying(daemon)
+    assert (tick("lake"), tick("warehouse")) == ({}, {})
 
     assert daemon.materialize([second, third], ARCHIVE).success
     wanted = [key_of(second), key_of(third)]
-    assert sensors.tick("warehouse") == {}
-    assert sensors.tick("lake") == {LAKE_NAME: wanted}
-    assert sensors.tick("lake") == {}
+    assert tick("warehouse") == {}
+    assert tick("lake") == {LAKE_NAME: wanted}
+    assert tick("lake") == {}
     assert daemon.materialize([second, third], LAKE_NAME).success
-    assert sensors.tick("lake") == {}
-    assert sensors.tick("warehouse") == {WAREHOUSE_NAME: wanted}
+    assert tick("lake") == {}
+    assert tick("warehouse") == {WAREHOUSE_NAME: wanted}
     assert daemon.materialize([second, third], WAREHOUSE_NAME).success
-    assert (sensors.tick("lake"), sensors.tick("warehouse")) == ({}, {})
+    assert (tick("lake"), tick("warehouse")) == ({}, {})
     assert daemon.warehouse.pending_hours() == [second, third]
 
     assert daemon.materialize([first, second]).success  # through all layers
     for _ in range(2):
-        assert (sensors.tick("lake"), sensors.tick("warehouse")) == ({}, {})
+        assert (tick("lake"), tick("warehouse")) == ({}, {})
 
 
 def test_a_failure_is_asked_for_once_and_then_left_to_people(daemon):
     (hour,) = hours_of(daemon, 1)
-    sensors = Sensors(daemon)
-    assert sensors.tick("lake") == {}
+    tick = carrying(daemon)
+    assert tick("lake") == {}
     assert daemon.materialize([hour], ARCHIVE).success
     (archive,) = (daemon.settings.data / "archive" / "batches").glob("**/*.tar.gz")
     archive.write_bytes(b"no archive")
-    assert sensors.tick("lake") == {LAKE_NAME: [key_of(hour)]}
+    assert tick("lake") == {LAKE_NAME: [key_of(hour)]}
     assert not daemon.materialize([hour], LAKE_NAME).success
-    assert [sensors.tick("lake") for _ in range(3)] == [{}, {}, {}]
-    assert sensors.tick("warehouse") == {}
+    assert [tick("lake") for _ in range(3)] == [{}, {}, {}]
+    assert tick("warehouse") == {}
 
 
 def test_lists_follow_as_well_and_lookups_are_no_layers(daemon):
-    sensors = Sensors(daemon)
-    assert (sensors.tick("lake"), sensors.tick("warehouse")) == ({}, {})
+    tick = carrying(daemon)
+    assert (tick("lake"), tick("warehouse")) == ({}, {})
     assert daemon.execute("reference", asset_selection=[dg.AssetKey(["archive", "reference"])]).success
-    assert sensors.tick("lake") == {f"lake/{name}": [None] for name in ("codes", "languages", "namespaces", "projects")}
+    assert tick("lake") == {f"lake/{name}": [None] for name in ("codes", "languages", "namespaces", "projects")}
     carried = {
         key for key, node in daemon.defs.resolve_asset_graph()._asset_nodes_by_key.items() if node.automation_condition
     }

@@ -14,27 +14,30 @@ from dagster._core.remote_origin import InProcessCodeLocationOrigin, RemoteJobOr
 from dagster._core.test_utils import create_run_for_test
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
+from assets import layers, published
 from assets.layers import hour_of, key_of
 from pipelines.definitions import build_defs, hourly_partitions
 from pipelines.process import processes
 from resources import adapters
 from resources.adapters import build_resources
+from resources.datasets import ARTICLE_CHANGES
 from resources.sandbox import Sandbox
 from resources.settings import Settings
 from tests.builds import OpenWarehouse, lay
-from tests.integration.clients import PASSWORD
-from tests.integration.daemon import QUIET, STARTED, instance_in_memory, offered, settings_of, tick
+from tests.integration.daemon import (
+    PASSWORD,
+    QUIET,
+    STARTED,
+    ask_checks,
+    instance_in_memory,
+    offered,
+    settings_of,
+    tick,
+)
+from tests.integration.mirror import line_count
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "library.md"
 PREFIX = "encyclopedia"
-#: From the service to the published file.
-HOURLY = (
-    "archive/batches",
-    "lake/article_changes",
-    "warehouse/article_changes",
-    "warehouse/articles",
-    "published/warehouse",
-)
 #: Where the daemon finds the merged definitions.
 LOCATION = InProcessCodeLocationOrigin(
     LoadableTargetOrigin(executable_path=sys.executable, module_name="any"), location_name="theirs"
@@ -124,20 +127,11 @@ def project(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pro
         yield Project(settings, instance)
 
 
-def truth(service: Sandbox, hour: datetime) -> int:
-    """Lines of the service's archive of an hour."""
-    import gzip
-    import tarfile
-
-    (batch,) = service.world.batches(hour)
-    with gzip.open(batch.path) as plain, tarfile.open(fileobj=plain, mode="r:") as tar:
-        return sum(len(set(tar.extractfile(member).read().splitlines())) for member in tar)
-
-
 def test_downstream_asset_of_another_project_follows_the_mirror_hour_by_hour(project, service):
     before, *hours = offered(service, datetime.now(UTC))[-3:]
     instance = project.instance
-    ours = [dg.AssetKey([PREFIX, *path.split("/")]) for path in HOURLY]
+    hourly = (*layers.keys(ARTICLE_CHANGES), dg.AssetKey(["warehouse", "articles"]), published.KEY)
+    ours = [key.with_prefix(PREFIX) for key in hourly]
     edits = dg.AssetKey("edits_by_project")
     # one hour in two runs, by the mirror's own job and the project's asset alone; the other in one, as "Materialize
     # selected" does
@@ -150,9 +144,8 @@ def test_downstream_asset_of_another_project_follows_the_mirror_hour_by_hour(pro
         )
     ]
     assert all(result.success for result in results)
-    assert project.shelf.kept == {
-        ("edits_by_project", key_of(hour)): {"enwiki": truth(service, hour)} for hour in hours
-    }
+    counts = {hour: {"enwiki": line_count(batch.path)} for hour in hours for batch in service.world.batches(hour)}
+    assert project.shelf.kept == {("edits_by_project", key_of(hour)): count for hour, count in counts.items()}
     for key in ours[:3]:
         assert instance.get_materialized_partitions(key) == set(map(key_of, hours))
     # checks answer under the project's keys, and the published file is an asset of the project
@@ -172,11 +165,8 @@ def test_downstream_asset_of_another_project_follows_the_mirror_hour_by_hour(pro
     service.faults.add(path=f"/v2/batches/{before:%Y-%m-%d}/{before:%H}", kind="status", status=403)
     chosen = {"partition_key": key_of(before), "asset_selection": ours, "raise_on_error": False}
     assert not project.execute(None, **chosen).success
-    key = dg.AssetCheckKey(ours[-1], "no_failed_hours")
-    job = project.defs.resolve_implicit_global_asset_job_def().get_subset(
-        asset_selection=set(), asset_check_selection={key}
-    )
-    (failed,) = job.execute_in_process(instance=instance, run_config=QUIET).get_asset_check_evaluations()
+    whole, key = project.defs.resolve_implicit_global_asset_job_def(), dg.AssetCheckKey(ours[-1], "no_failed_hours")
+    (failed,) = ask_checks(whole, instance, lambda check: check == key).values()
     assert failed.metadata["failed"].value == 1
 
 
@@ -184,13 +174,8 @@ def test_other_jobs_lists_lookups_snapshots_and_report_run_in_another_project(pr
     (asked,) = project.tick("discover_snapshots").run_requests
     assert project.instance.get_dynamic_partitions(f"{PREFIX}_snapshots") == [asked.partition_key]
     build_resources(settings)["warehouse"].warehouse.publish()  # for the report
-    for name, partition in (
-        ("reference", None),
-        ("snapshots", asked.partition_key),
-        ("lookups", None),
-        ("compact", None),
-        ("report", None),
-    ):
+    for name in ("reference", "snapshots", "lookups", "compact", "report"):
+        partition = asked.partition_key if name == "snapshots" else None
         result = project.execute(f"{PREFIX}_{name}", partition_key=partition)
         assert result.success, name
         keys = project.defs.resolve_job_def(f"{PREFIX}_{name}").asset_layer.executable_asset_keys

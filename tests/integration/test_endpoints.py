@@ -28,14 +28,12 @@ def explained(cell):
 
 
 @pytest.mark.parametrize(("operation", "way"), WAYS)
-def test_the_call_of_the_client_exists(operation, way, tmp_path):
+def test_the_call_of_the_client_the_command_and_the_test_exist(operation, way, tmp_path):
+    """Of the command, what is written after it: options it has, and no more arguments than it takes."""
     client = EnterpriseClient(Service(), tmp_path)
     assert explained(way.client) or callable(reduce(getattr, way.client.split("."), client))
-
-
-@pytest.mark.parametrize(("operation", "way"), WAYS)
-def test_the_command_exists(operation, way):
-    """Its name, and what is written after it: options it has, and no more arguments than it takes."""
+    path, _, function = way.test.partition("::")
+    assert explained(way.test) or function in functions(ROOT / "tests" / path)
     command, words = wme, [] if explained(way.command) else way.command.split()
     while words and isinstance(command, click.Group):
         command = command.commands[words.pop(0)]
@@ -46,12 +44,6 @@ def test_the_command_exists(operation, way):
         at = next(number for number, word in enumerate(words) if word in options)
         del words[at : at + (1 if options[words[at]].is_flag else 2)]
     assert len(words) <= len([one for one in command.params if isinstance(one, click.Argument)])
-
-
-@pytest.mark.parametrize(("operation", "way"), WAYS)
-def test_the_test_exists(operation, way):
-    path, _, function = way.test.partition("::")
-    assert explained(way.test) or function in functions(ROOT / "tests" / path)
 
 
 def test_assets_exist_and_every_archive_has_its_endpoint():

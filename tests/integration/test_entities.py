@@ -1,7 +1,4 @@
-"""`entities` and what is derived from it equal the sandbox's own.
-
-They do so whatever happened to hours and snapshots before they were loaded.
-"""
+"""`entities` and what is derived from it equal the sandbox's own, whatever happened to hours and snapshots."""
 
 import random
 from datetime import UTC, datetime, timedelta
@@ -40,31 +37,13 @@ def load_hour(warehouse, world, hour, told=None):
 
 def load_snapshot(warehouse, world, identifier, started):
     found, namespace = world.snapshot(identifier, started), int(identifier.rpartition("_")[2])
+    known = {"snapshot_id": identifier, "snapshot_version": found.version, "dataset": SNAPSHOT_ENTITIES}
     files = []
     for chunk in found.chunks:
-        archive = Archive(
-            dataset=SNAPSHOT_ENTITIES,
-            path=chunk.path,
-            identifier=chunk.record["identifier"],
-            version=chunk.version,
-            batch_hour=None,
-            project_id=WIKI,
-            namespace_id=namespace,
-            snapshot_id=identifier,
-            snapshot_version=found.version,
-        )
+        archive = Archive(chunk.path, chunk.record["identifier"], chunk.version, None, WIKI, namespace, **known)
         files.append(convert(archive, Layout(warehouse.data), bodies=SNAPSHOT_ENTITIES.table.bodies))
-    snapshot = Snapshot(
-        dataset=SNAPSHOT_ENTITIES,
-        snapshot_id=identifier,
-        snapshot_version=found.version,
-        project_id=WIKI,
-        namespace_id=namespace,
-        files=tuple(files),
-        file_count=len(files),
-        exported_at=started,
-    )
-    return warehouse.load_snapshot(snapshot)
+    place = {"project_id": WIKI, "namespace_id": namespace, "exported_at": started}
+    return warehouse.load_snapshot(Snapshot(files=tuple(files), file_count=len(files), **place, **known))
 
 
 def check(tmp_path, seed, *, hours, **options):
@@ -167,17 +146,17 @@ def test_an_entity_that_ended_in_a_gap_is_gone(tmp_path):
     assert_same(found_rows(warehouse, "entities"), records)
 
 
-def test_wikidata_comes_in_where_it_is_asked_for_and_joins_the_articles(tmp_path, monkeypatch):
+def test_wikidata_comes_in_where_it_is_asked_for_and_joins_the_articles(tmp_path):
     world = {"changes_per_hour": 20, "entities": 125, "body_bytes": 300}
-    with mirrored(tmp_path, monkeypatch, projects=("enwiki",), now=END + timedelta(minutes=20), **world) as mirror:
+    with mirrored(tmp_path, projects=("enwiki",), now=END + timedelta(minutes=20), **world) as mirror:
         hours = mirror.newest(1)
         made = mirror.materialize(hours)
         assert made.success, made.sentence
-        assert not any("wikidata" in path or "entit" in path for path in made.hours)
+        assert not any("wikidata" in path or "entit" in path for path, _ in made.metadata)
         mirror.configure(wikidata=True)
         made = mirror.materialize(hours)
         assert made.success, made.sentence
-        assert made.hours["warehouse/entity_changes"] == hours
+        assert [hour for path, hour in made.metadata if path == "warehouse/entity_changes"] == hours
         assert all(made.checks.values()), made.checks
         assert [made.sentence for made in mirror.take_snapshots(dataset=SNAPSHOT_ENTITIES)] == ["", ""]
         mirror.publish()

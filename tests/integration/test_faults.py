@@ -4,9 +4,8 @@ Each fault is followed from its sentence over what stays in the archive, the lak
 next run without it, which must end as if nothing had happened.
 """
 
-import socket
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import dagster as dg
@@ -15,20 +14,9 @@ import pytest
 from assets.layers import HOUR, key_of
 from resources.datasets import ARTICLE_CHANGES, named
 from resources.formatting import hour_text
+from tests.integration.daemon import PASSWORD
+from tests.local_cluster import free_port
 from tests.relay import Relay
-
-
-def heals(mirror: Any, hours: list[datetime]) -> None:
-    """The next run, without the fault, ends as if nothing had happened."""
-    assert mirror.materialize(hours).sentence == ""
-    assert mirror.loaded() == mirror.truth(hours)
-    assert set(mirror.states().values()) == {"loaded"}
-    assert mirror.rows("SELECT count(*) FROM rejects") == [(0,)]
-    assert {mirror.status_of(hour) for hour in hours} == {"MATERIALIZED"}
-    assert mirror.unfinished() == []
-
-
-# --- the account: every hour would meet it, so the run ends at once ---------------------------------------------------
 
 
 def test_tokens_that_were_revoked_end_the_run_and_one_login_heals_it(mirror: Any) -> None:
@@ -37,7 +25,7 @@ def test_tokens_that_were_revoked_end_the_run_and_one_login_heals_it(mirror: Any
     rows = mirror.loaded()
     assert kept
     assert rows
-    mirror.sandbox.accounts.revoke_all(mirror.username)
+    mirror.sandbox.accounts.revoke_all(mirror.settings.username)
     mirror.configure(password=None)
     mirror.sandbox.requests.clear()
     hours = mirror.newest(1)
@@ -48,7 +36,7 @@ def test_tokens_that_were_revoked_end_the_run_and_one_login_heals_it(mirror: Any
     for part in ("revoked", "no password is configured", "Existing data is kept", "`wme auth login`"):
         assert part in made.sentence
     assert made.allow_retries is False
-    assert made.hours == {}
+    assert made.metadata == {}
     assert len(mirror.requests("/v1/token-refresh")) == 1
     assert mirror.requests("/download") == []
     assert {path: path.stat().st_mtime_ns for path in (*mirror.archives(), *mirror.lake_files())} == kept
@@ -59,15 +47,12 @@ def test_tokens_that_were_revoked_end_the_run_and_one_login_heals_it(mirror: Any
     assert {mirror.status_of(hour) for hour in hours} == {"FAILED"}
     assert mirror.unfinished() == []
 
-    mirror.configure(password=mirror.password)
+    mirror.configure(password=PASSWORD)
     mirror.sandbox.requests.clear()
     assert mirror.materialize(hours).sentence == ""
     assert mirror.loaded() == rows | mirror.truth(hours)
     assert len(mirror.requests("/v1/login")) == 1
     assert len(mirror.requests("/v1/token-refresh")) <= 1
-
-
-# --- names that the service does not have -----------------------------------------------------------------------------
 
 
 def test_misspelt_names_end_the_run_before_anything_is_fetched_and_leave_no_row(mirror: Any) -> None:
@@ -92,9 +77,6 @@ def test_a_project_that_is_quiet_in_every_hour_is_absent_and_costs_no_hour(mirro
     mirror.sandbox.faults.add(path="/v2/projects", kind="status", status=503, count=None)
     assert mirror.materialize(hours).sentence == ""
     assert mirror.states() == {(hours[0], "enwiki"): "loaded", (hours[0], "dewiki"): "absent"}
-
-
-# --- an hour that is not there ----------------------------------------------------------------------------------------
 
 
 def test_a_backfill_of_everything_is_not_spoiled_by_hours_from_before_the_mirror(mirror: Any) -> None:
@@ -124,7 +106,13 @@ def test_a_backfill_of_everything_is_not_spoiled_by_hours_from_before_the_mirror
     assert mirror.status_of(oldest + HOUR) == "FAILED"
 
 
-# --- archives that are damaged at the service itself, under their true MD5 --------------------------------------------
+def test_a_range_without_an_hour_and_an_hour_that_has_not_begun_fail_and_say_why(mirror: Any) -> None:
+    early, late = mirror.newest(2)
+    for hours, why in (([late, early], "ends before it begins"), ([late + 24 * HOUR], "has not published")):
+        made = mirror.materialize(hours)
+        assert not made.success
+        assert why in made.sentences[0]
+        assert not mirror.archives()
 
 
 def test_a_damaged_archive_costs_its_hour_until_the_service_replaces_it(mirror: Any) -> None:
@@ -173,28 +161,27 @@ def test_a_damaged_archive_costs_its_hour_until_the_service_replaces_it(mirror: 
     assert mirror.loaded() == mirror.truth([good]) | others
 
     mirror.sandbox.faults.clear()
-    heals(mirror, hours)
+    assert mirror.materialize(hours).sentence == ""
+    assert mirror.loaded() == mirror.truth(hours)
+    assert set(mirror.states().values()) == {"loaded"}
+    assert mirror.rows("SELECT count(*) FROM rejects") == [(0,)]
+    assert {mirror.status_of(hour) for hour in hours} == {"MATERIALIZED"}
+    assert mirror.unfinished() == []
     assert len(mirror.archives(bad)) == 3
 
 
-# --- what was landed is damaged later ---------------------------------------------------------------------------------
-
-
 def test_reference_lists_say_what_failed_and_keep_what_was_there(mirror: Any) -> None:
-    assert mirror.reference().success
+    assert mirror.run("reference").success
     before = mirror.rows("SELECT count(*) FROM projects")
     kept = mirror.layout.list_archive(named("projects")).read_bytes()
     mirror.sandbox.faults.add(path="/v2/projects", kind="html", count=None)
-    made = mirror.reference()
+    made = mirror.run("reference")
     assert not made.success
     assert "Could not list the projects" in made.sentence
     assert made.allow_retries is True
     assert mirror.layout.list_archive(named("projects")).read_bytes() == kept
     assert mirror.rows("SELECT count(*) FROM projects") == before
     assert mirror.unfinished() == []
-
-
-# --- a host is out of reach: the run says so once and loads what is archived ------------------------------------------
 
 
 @pytest.fixture
@@ -205,33 +192,20 @@ def relay(mirror: Any) -> Iterator[Relay]:
     relay.close()
 
 
-@pytest.fixture
-def closed_port() -> Iterator[int]:
-    """A port at which nobody listens, and nobody will."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        yield taken.getsockname()[1]
-
-
-def lose_host(host: str, mirror: Any, relay: Relay, last: Any, closed_port: int) -> None:
-    if host == "the service":
-        relay.is_last = lambda path: path == f"/v2/batches/{last:%Y-%m-%d}/{last:%H}"
-    elif host == "accounts":
-        mirror.configure(auth_url=f"http://127.0.0.1:{closed_port}", username=f"{mirror.username}-2")
-    else:
-        port = mirror.sandbox.object_url.rpartition(":")[2].encode()
-        relay.replaced = b":" + port, b":" + str(closed_port).encode().zfill(len(port))
-
-
 @pytest.mark.parametrize("host", ["the service", "accounts", "the object store"])
-def test_the_run_says_so_once_and_loads_what_is_archived(
-    mirror: Any, relay: Relay, host: str, closed_port: int
-) -> None:
+def test_the_run_says_so_once_and_loads_what_is_archived(mirror: Any, relay: Relay, host: str) -> None:
     mirror.configure(projects=("enwiki",))
     hours = mirror.newest(3)
     # an hour that is archived and not loaded, as a killed run leaves it
     assert mirror.materialize(hours[1:2], ["archive/batches"]).success
-    lose_host(host, mirror, relay, hours[0], closed_port)
+    username = mirror.settings.username
+    if host == "the service":
+        relay.is_last = lambda path: path == f"/v2/batches/{hours[0]:%Y-%m-%d}/{hours[0]:%H}"
+    elif host == "accounts":
+        mirror.configure(auth_url=f"http://127.0.0.1:{free_port()}", username=f"{username}-2")
+    else:
+        port = mirror.sandbox.object_url.rpartition(":")[2].encode()
+        relay.replaced = b":" + port, b":" + str(free_port()).encode().zfill(len(port))
     listed = len(mirror.requests(""))
     made = mirror.materialize(hours)
     assert made.sentence.count("the connection was refused (") == 1
@@ -243,7 +217,7 @@ def test_the_run_says_so_once_and_loads_what_is_archived(
     assert mirror.loaded() == mirror.truth(hours[1:2])
     # of the object store's loss only the lists of the hours came before; none of them is asked for again
     assert len(mirror.requests("")) - listed <= 3 + 3
-    mirror.configure(auth_url=mirror.sandbox.url, username=mirror.username)
+    mirror.configure(auth_url=mirror.sandbox.url, username=username)
     relay.replaced = b"", b""
     if host == "the service":
         relay.mend()

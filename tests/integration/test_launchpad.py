@@ -1,6 +1,6 @@
 """What is typed into the launchpad reaches the step, or fails it with a sentence.
 
-A partition that failed shows its own.
+A partition that failed shows its own. One that is not named, or named wrongly, leaves no red partition.
 """
 
 import click
@@ -9,11 +9,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from assets.describe import sentence
+from assets.layers import SNAPSHOT_KEYS
 from pipelines.cli.snapshots import plan_snapshots
+from pipelines.definitions import build_defs
+from resources import datasets
+from resources.datasets import Family
 from resources.enterprise import SnapshotOptions
+from resources.settings import Settings
 
 NAME = "enwiki_namespace_0"
-KEY = ("archive/snapshots", None)
 
 
 def typed(**values):
@@ -29,27 +33,20 @@ def test_a_snapshot_is_fetched_in_the_form_and_within_the_units_that_were_typed(
         mirror.typed = typed(**{form: True}, most_units=1)
         made = mirror.take_snapshot(NAME)
         assert made.sentence == ""
-        metadata = made.metadata[KEY]
+        metadata = made.metadata["archive/snapshots", None]
         assert (metadata["form"], metadata["quota_units"]) == (form, 1)
         assert metadata["because"] == "this form was requested"
 
 
-@pytest.mark.parametrize(
-    ("values", "sentence"),
-    [
+def test_what_cannot_be_meant_fails_the_step_with_a_sentence_before_anything_is_asked(mirror):
+    for values, told in (
         ({"chunks": True, "whole": True}, "whole and chunks are mutually exclusive. Nothing was done."),
-        (
-            {"most_units": -1},
-            "most_units is -1; it must be greater than or equal to 0. Nothing was done.",
-        ),
-    ],
-)
-def test_what_cannot_be_meant_fails_the_step_with_a_sentence_before_anything_is_asked(mirror, values, sentence):
-    mirror.typed = typed(**values)
-    mirror.sandbox.requests.clear()
-    made = mirror.take_snapshot(NAME)
-    assert (made.sentence, made.allow_retries) == (sentence, False)
-    assert not mirror.sandbox.requests
+        ({"most_units": -1}, "most_units is -1; it must be greater than or equal to 0. Nothing was done."),
+    ):
+        mirror.typed = typed(**values)
+        made = mirror.take_snapshot(NAME)
+        assert (made.sentence, made.allow_retries) == (told, False)
+        assert not mirror.sandbox.requests
 
 
 def test_the_command_line_offers_the_same_under_the_same_names():
@@ -87,26 +84,18 @@ def test_what_the_system_refuses_names_both_paths_however_long(tmp_path):
     )
 
 
-# --- budgets ---------------------------------------------------------------------------------------------------------
-
-
 def test_a_run_spends_no_more_lookups_than_it_may(mirror, tmp_path):
     path = tmp_path / "watchlist"
     path.write_text("enwiki No such page\nenwiki Nor this one\nenwiki Nor that one\n")
     mirror.configure(watchlist=path, check_pages=0)
     for most, left in ((2, 98), (0, 98), (None, 97)):
         mirror.typed = {"ops": {"look_up": {"config": {} if most is None else {"most_lookups": most}}}}
-        metadata = mirror.look_up().metadata["archive/lookups", None]
+        metadata = mirror.run("lookups").metadata["archive/lookups", None]
         assert metadata["budget_left"] == left
 
 
-# --- converting again ------------------------------------------------------------------------------------------------
-
-AGAIN = {"ops": {"hourly_batches": {"config": {"convert_again": True}}}}
-
-
 def again(mirror, hour, *selection):
-    mirror.typed = AGAIN
+    mirror.typed = {"ops": {"hourly_batches": {"config": {"convert_again": True}}}}
     made = mirror.materialize([hour], selection or None)
     mirror.typed = {}
     return made
@@ -150,3 +139,64 @@ def test_a_damaged_file_is_replaced_and_its_hour_loaded_again_and_what_is_right_
     pq.write_table(table.slice(1).replace_schema_metadata(pq.read_metadata(lake_file).metadata), lake_file)
     assert counts(again(mirror, hour), hour) == (1, True)
     assert lake_file.read_bytes() == right
+
+
+def sentences(mirror, job, key=None):
+    """The sentences of a job's run of a partition, or of none, as the launchpad would start it."""
+    tags = {} if key is None else {"dagster/partition": key}
+    if key is not None:
+        mirror.instance.add_dynamic_partitions("snapshots", [key])
+    return mirror.run(job, tags).sentences
+
+
+def test_a_key_that_the_service_does_not_know_is_explained_and_leaves_no_partition(mirror):
+    for key, hint in (
+        ("enwiki", "Did you mean enwiki_namespace_0"),
+        ("enwikii_namespace_0", "Did you mean enwiki_namespace_0"),
+        ("?", "was removed"),
+    ):
+        (sentence,) = sentences(mirror, "snapshots", key)
+        assert sentence.startswith(f"There is no snapshot {key!r}. ")
+        assert hint in sentence
+        assert sentence.endswith(SNAPSHOT_KEYS)
+        assert mirror.instance.get_dynamic_partitions("snapshots") == []
+
+
+def test_a_snapshot_that_is_archived_keeps_its_partition_when_the_service_drops_it(mirror):
+    assert sentences(mirror, "snapshots", "enwiki_namespace_0") == []
+    mirror.sandbox.faults.add(path="*/snapshots/enwiki_namespace_0", kind="status", status=404, count=None)
+    (sentence,) = sentences(mirror, "snapshots", "enwiki_namespace_0")
+    assert "There is no snapshot" not in sentence
+    assert mirror.instance.get_dynamic_partitions("snapshots") == ["enwiki_namespace_0"]
+
+
+@pytest.mark.parametrize("layer", ["lake/snapshot_articles", "warehouse/snapshot_articles"])
+def test_a_slip_in_a_later_layer_leaves_no_partition_and_a_snapshot_that_is_not_archived_does(mirror, layer):
+    mirror.instance.add_dynamic_partitions("snapshots", ["enwiki", "enwiki_namespace_0"])
+    for key, beginning in (
+        ("enwiki", "There is no snapshot 'enwiki'. "),
+        ("enwiki_namespace_0", "The archive does not contain all files of enwiki_namespace_0. "),
+    ):
+        (told,) = mirror.run("snapshots", {"dagster/partition": key}, [layer]).sentences
+        assert told.startswith(beginning)
+    assert mirror.instance.get_dynamic_partitions("snapshots") == ["enwiki_namespace_0"]
+
+
+def test_a_run_without_a_partition_says_what_to_do_instead(mirror):
+    for job in ("snapshots", "hours"):
+        told = sentences(mirror, job)
+        assert told
+        assert all(one.startswith("The run has no partition. Nothing was done. ") for one in told)
+
+
+def test_the_keys_are_explained_at_each_asset_that_asks_for_one():
+    explained = {
+        spec.key.to_user_string()
+        for spec in build_defs(Settings()).resolve_all_asset_specs()
+        if SNAPSHOT_KEYS in spec.description
+    }
+    assert explained == {
+        f"{layer}/{name}"
+        for dataset in datasets.datasets(Family.SNAPSHOT)
+        for layer, name in (("archive", dataset.archive), ("lake", dataset.name), ("warehouse", dataset.name))
+    }

@@ -8,9 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 from pipelines.operations.rebuild import rebuild
 from resources.datasets.live import LIVE_CHANGES, files_of
-from tests.integration.listening import listen
 from tests.integration.mirror import PROJECTS, mirrored
-from tests.truth import Published, Truth, assert_same
+from tests.truth import Truth, assert_same
 
 NAMESPACES = (0, 10)
 NOW = datetime(2026, 2, 3, 5, 40, tzinfo=UTC)
@@ -20,60 +19,42 @@ def test_pages_of_this_moment_are_the_truth_before_and_after_their_hour_is_loade
     # however few files are written, some of them are merged
     monkeypatch.setattr("resources.lake.live._MERGED", 2)
     world = {"now": NOW, "changes_per_hour": 40, "body_bytes": 300, "stream_rate": 0}
-    with mirrored(tmp_path, monkeypatch, projects=PROJECTS, namespaces=NAMESPACES, **world) as mirror:
-        sandbox = mirror.sandbox
+    with mirrored(tmp_path, projects=PROJECTS, namespaces=NAMESPACES, **world) as mirror:
         *hours, last = mirror.newest(2)
-        truth = Truth(sandbox.world, PROJECTS, NAMESPACES).at(lambda _project: NOW, since=hours[0])
+        truth = Truth(mirror.sandbox.world, PROJECTS, NAMESPACES).at(lambda _project: NOW, since=hours[0])
         assert mirror.materialize(hours).success
         mirror.publish()
-        step = keep_all(mirror, sandbox, since=hours[0] + timedelta(minutes=30))
-        assert_found(mirror, truth)
-        assert_told(mirror, step)
+        since = hours[0] + timedelta(minutes=30)
+        steps, warned = mirror.listen(mirror.published_since(since), since)
+        assert warned == []
+        assert_same(mirror.live_pages(), truth, "articles_live")
+        assert_told(mirror, steps[-1])
         assert mirror.materialize([last]).success
         mirror.publish()
-        assert_found(mirror, truth)
+        assert_same(mirror.live_pages(), truth, "articles_live")
         rows = mirror.warehouse.sql("SELECT DISTINCT batch_hour FROM live_changes").rows
         assert rows == [(last + timedelta(hours=1),)]
-        assert_visible(mirror, sandbox, since=hours[0] + timedelta(minutes=30))
+        assert_visible(mirror, since)
         mirror.warehouse.build_path.unlink()
         assert rebuild(mirror.settings, **mirror.resources()).failures == []
-        assert_visible(mirror, sandbox, since=hours[0] + timedelta(minutes=30))
+        assert_visible(mirror, since)
         compared = mirror.warehouse.compare_stream([*hours, last])
         assert sum(one.file_count for one in compared) > 20
         assert not any(one.difference_count for one in compared)
 
 
-def assert_visible(mirror, sandbox, since):
-    """Assert that analysts find each change of visibility of the world once.
-
-    The changes are of loaded hours and of the present one.
-    """
+def assert_visible(mirror, since):
+    """Assert that analysts find each change of visibility of the world once, of loaded hours and of the present one."""
+    world = mirror.sandbox.world
     wanted = Counter(
-        sandbox.world.record(event)["event"]["identifier"]
+        world.record(event)["event"]["identifier"]
         for project in PROJECTS
-        for event in sandbox.world.events(project, since, NOW)
+        for event in world.events(project, since, NOW)
         if event.title.namespace in NAMESPACES and event.type == "visibility-change"
     )
     query = "SELECT event_id FROM changes_live WHERE change_type = 'visibility-change'"
     assert Counter(event for (event,) in mirror.warehouse.sql(query).rows) == wanted
     assert wanted.total() > 3
-
-
-def stored(mirror):
-    """The files of the stream; where many were written, the first are merged, and lie there for a while besides."""
-    return [str(file.path) for file in files_of(mirror.layout.lake / LIVE_CHANGES)]
-
-
-def keep_all(mirror, sandbox, since):
-    """Keep what the stream has since then; returns the last step."""
-    wanted = sum(
-        event.title.namespace in NAMESPACES
-        for project in PROJECTS
-        for event in sandbox.world.events(project, since, NOW)
-    )
-    steps, warned = listen(mirror, wanted, since)
-    assert warned == []
-    return steps[-1]
 
 
 def assert_told(mirror, step):
@@ -82,17 +63,12 @@ def assert_told(mirror, step):
     assert {row[0]: row[1:] for row in mirror.warehouse.sql(query).rows} == {
         partition: (following, step.published_at[partition]) for partition, following in step.offsets.items()
     }
+    # where many were written, the first are merged, and lie there for a while besides
+    stored = [str(file.path) for file in files_of(mirror.layout.lake / LIVE_CHANGES)]
     query = "SELECT sum(event_count), min(lag_seconds) > 0 FROM stream_state"
     [(count, is_late)] = mirror.warehouse.sql(query).rows
     assert is_late
-    assert mirror.warehouse.sql("SELECT count(*) FROM read_parquet(?)", [stored(mirror)]).rows == [(count,)]
+    assert mirror.warehouse.sql("SELECT count(*) FROM read_parquet(?)", [stored]).rows == [(count,)]
     [run] = mirror.warehouse.sql("FROM stream_runs").table.to_pylist()
     assert (run["event_count"], run["connection_count"], run["duplicate_count"]) == (count, 2, 0)
     assert run["reconnect_count"] == step.runs[-1].reconnect_count
-
-
-def assert_found(mirror, truth):
-    with Published(mirror.warehouse) as published:
-        found = published.rows("articles_live")
-        places = {"event_partition": None, "event_offset": None}
-        assert_same({key: row | places for key, row in found.items()}, truth, "articles_live")

@@ -69,36 +69,42 @@ class Streaming:
         return b"".join(line + b"\n" for line in lines)
 
 
+def listen(client, folder, ended, *, connections, now=NOW):
+    """Keep the stream until `ended` of its steps; returns the steps."""
+    steps = []
+    keep(
+        client,
+        LiveLake(Layout(folder), "live_changes", ARTICLE_CHANGES, scope=SCOPE),
+        folder / "state",
+        since=NOW,
+        clock=lambda: now,
+        ended=lambda: ended(steps),
+        say=lambda step, _: steps.append(step),
+        warn=pytest.fail,
+        options=StreamOptions(connections=connections),
+        step_seconds=0.01,
+    )
+    return steps
+
+
 def play(folder, seed):
     chance = random.Random(seed)
-    layout, streaming = Layout(folder), Streaming(chance)
+    streaming = Streaming(chance)
 
-    def listen(client, answers):
-        steps, until = [], streaming.answers + answers
-        keep(
-            client,
-            LiveLake(layout, "live_changes", ARTICLE_CHANGES, scope=SCOPE),
-            folder / "state",
-            since=NOW,
-            clock=lambda: NOW,
-            ended=lambda: streaming.answers >= until,
-            say=lambda step, _: steps.append(step),
-            warn=pytest.fail,
-            options=StreamOptions(connections=2),
-            step_seconds=0.01,
-        )
-        return steps
+    def listen_for(client, answers):
+        until = streaming.answers + answers
+        return listen(client, folder, lambda _: streaming.answers >= until, connections=2)
 
     with FakeService(lambda: NOW) as fake:
         fake.hostile = streaming
         with EnterpriseClient(fake.service(), folder / "client", clock=lambda: NOW, retry=RETRY) as client:
             steps = []
             for _ in range(3):  # a process after the other
-                steps += listen(client, ANSWERS // 3)
+                steps += listen_for(client, ANSWERS // 3)
             streaming.is_quiet = True
-            steps += listen(client, LAST)
+            steps += listen_for(client, LAST)
     names = ["event_partition", "event_offset", "event_id"]
-    lake = LiveLake(layout, "live_changes", ARTICLE_CHANGES, scope=SCOPE)
+    lake = LiveLake(Layout(folder), "live_changes", ARTICLE_CHANGES, scope=SCOPE)
     found = ds.dataset([str(path) for path in lake.files()]).to_table(names)
     stored = Counter(zip(*(found[name].to_pylist() for name in names), strict=True))
     assert max(stored.values()) == 1
@@ -143,29 +149,18 @@ def test_what_was_numbered_anew_while_nobody_listened_is_read_by_moments(tmp_pat
             found = [one for one in log if (one[0] >= offset if since is None else one[1] >= since)]
         return Reply(body=b"".join(line for _, _, line in found), chunked=True)
 
-    def listen(count):
-        kept = []
-        keep(
-            client,
-            LiveLake(Layout(tmp_path), "live_changes", ARTICLE_CHANGES, scope=SCOPE),
-            tmp_path / "state",
-            since=NOW,
-            clock=lambda: NOW + timedelta(hours=1),
-            ended=lambda: sum(one.row_count for one in kept) >= count,
-            say=lambda step, _: kept.append(step),
-            warn=pytest.fail,
-            options=StreamOptions(connections=1),
-            step_seconds=0.01,
+    def listen_until(count):
+        return listen(
+            client, tmp_path, lambda steps: sum(one.row_count for one in steps) >= count, connections=1, now=now
         )
-        return kept
 
-    with FakeService(lambda: NOW + timedelta(hours=1)) as fake:
+    now = NOW + timedelta(hours=1)
+    with FakeService(lambda: now) as fake:
         fake.hostile = answer
-        now = NOW + timedelta(hours=1)
         with EnterpriseClient(fake.service(), tmp_path / "client", clock=lambda: now, retry=RETRY) as client:
             log = entries(5_000, 10, "old", 1)
-            listen(10)
+            listen_until(10)
             log = entries(0, 20, "new", 2)
-            steps = listen(20)
+            steps = listen_until(20)
     assert sum(one.reset_count for one in steps) >= 1
     assert "The offsets of stream partition 3 went back from 5,010 to 19." in caplog.text

@@ -24,9 +24,9 @@ RECORDED = Path(__file__).with_name("recorded.json")
 
 
 @pytest.mark.soak  # for changes that are to change no answer; each part of it has a test of its own
-def test_answers_are_those_that_were_recorded(tmp_path, monkeypatch):
+def test_answers_are_those_that_were_recorded(tmp_path):
     expected = json.loads(RECORDED.read_bytes())
-    with recorded(tmp_path, monkeypatch) as mirror:
+    with recorded(tmp_path) as mirror:
         assert digests(mirror.data) == expected
         mirror.warehouse.build_path.unlink()
         assert rebuild(mirror.settings, **mirror.resources()).failures == []
@@ -47,7 +47,7 @@ def test_what_was_backed_up_after_a_compaction_and_during_loads_answers_alike(tm
         assert made.problems == ()
         taken.append(made.backup.path)
 
-    with recorded(tmp_path, monkeypatch, projects=("enwiki",), amid=take) as mirror:
+    with recorded(tmp_path, projects=("enwiki",), amid=take) as mirror:
         known = digests(mirror.data)
         take()
     assert len(taken) > 6

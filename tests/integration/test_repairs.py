@@ -1,7 +1,4 @@
-"""Pages looked up one by one.
-
-What a lost hour changed is repaired, nothing is spent over the budget, and no kill pays twice.
-"""
+"""Pages looked up one by one: what a lost hour changed is repaired within the budget, and no kill pays twice."""
 
 import signal
 import subprocess
@@ -21,7 +18,7 @@ from resources.lake import Converter, Layout
 from resources.tables import HourState, Purpose
 from resources.warehouse import HourStatus, Row, Warehouse
 from tests.builds import OpenWarehouse, lay
-from tests.integration.clients import PASSWORD, QUICK
+from tests.integration.daemon import PASSWORD, QUICK
 from tests.truth import Published, assert_rebuilt_alike, expected_row
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -174,7 +171,7 @@ def test_watched_pages_are_looked_up_and_a_sample_is_compared(mirror, sandbox, t
     path.write_text(f"enwiki {title}\nfrwiki No such page\n")
     mirror.configure(watchlist=path, check_pages=5)
     sandbox.requests.clear()
-    made = mirror.look_up()
+    made = mirror.run("lookups")
     assert made.success, made.sentence
     told = made.metadata["warehouse/lookups", None]
     assert (told["found"], told["not_found"], told["budget_left"], told["rows"]) == (1, 1, 98, 2)
@@ -188,7 +185,7 @@ def test_watched_pages_are_looked_up_and_a_sample_is_compared(mirror, sandbox, t
     assert mirror.repair().load_count == 1
     assert answers.read_bytes() == whole
     assert mirror.repair().load_count == 0
-    again = mirror.look_up().metadata["warehouse/lookups", None]  # within the day, nothing is due
+    again = mirror.run("lookups").metadata["warehouse/lookups", None]  # within the day, nothing is due
     assert (again["wanted"], again["budget_left"], asked(sandbox).total()) == (0, 93, 7)
 
 
@@ -206,4 +203,4 @@ def test_a_page_that_changed_when_the_loaded_hours_end_is_not_compared(mirror, s
 
     monkeypatch.setattr(Warehouse, "lookups_since", changed_then)
     mirror.configure(check_pages=2)
-    assert mirror.look_up().checks == {"articles_as_looked_up": not before}
+    assert mirror.run("lookups").checks == {"articles_as_looked_up": not before}

@@ -6,10 +6,9 @@ import pytest
 from dagster._daemon.auto_run_reexecution.auto_run_reexecution import filter_runs_to_should_retry
 
 from assets.layers import key_of
-from pipelines.automation import discovery, sensors
+from pipelines.automation import discovery
 from pipelines.automation.discovery import WAITS
-from tests.integration.clients import PASSWORD
-from tests.integration.daemon import STARTED
+from tests.integration.daemon import PASSWORD, STARTED
 
 WRONG = "wrong-Passw0rd"
 ITS_HOUR = WAITS[0] + timedelta(minutes=1)
@@ -33,21 +32,6 @@ def fail(daemon, job="hours", **typed):
 
 def is_retried(daemon, run_id):
     return bool(list(filter_runs_to_should_retry([daemon.instance.get_run_by_id(run_id)], daemon.instance)))
-
-
-@pytest.fixture
-def later(monkeypatch):
-    """Lets time pass for the sensors."""
-
-    def go(by):
-        class Moved(datetime):
-            @classmethod
-            def now(cls, tz=None):
-                return datetime.now(tz) + by
-
-        monkeypatch.setattr(sensors, "datetime", Moved)
-
-    return go
 
 
 def refused(daemon, sensor="discover_hours"):

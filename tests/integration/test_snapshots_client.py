@@ -2,61 +2,36 @@
 
 import contextlib
 import json
-import random
 import signal
 import subprocess
 import sys
 import time
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from resources.engine import Engine
-from resources.enterprise import (
-    EnterpriseClient,
-    FetchOptions,
-    Limits,
-    RetryPolicy,
-    Service,
-    Sidecar,
-    errors,
-    superseded,
-)
+from resources.enterprise import EnterpriseClient, FetchOptions, Limits, Sidecar, errors, superseded
 from resources.sandbox import Settings, running
 from tests.intact import is_intact
-from tests.integration.clients import PASSWORD, QUICK
+from tests.integration.conftest import NOW
+from tests.integration.daemon import PASSWORD, QUICK
+from tests.unit.enterprise.loopback import FakeService
 
 ROOT = Path(__file__).resolve().parents[2]
-NOW = datetime(2026, 1, 15, 8, 30, tzinfo=UTC)
 NAME = "enwiki_namespace_0"
 CHUNKS = FetchOptions(chunks=True)
 WHOLE = FetchOptions(whole=True)
 
 
 @pytest.fixture(scope="module")
-def _shared(tmp_path_factory):
-    settings = Settings(
-        state=tmp_path_factory.mktemp("sandbox"),
-        now=NOW,
-        projects=("enwiki",),
-        namespaces=(0,),
-        changes_per_hour=150,
-        body_bytes=2000,
-        chunk_bytes=250_000,
-    )
-    with running(settings) as sandbox:
+def _shared_sandbox(tmp_path_factory):
+    world = {"changes_per_hour": 150, "body_bytes": 2000, "chunk_bytes": 250_000}
+    state = tmp_path_factory.mktemp("sandbox")
+    with running(Settings(state=state, now=NOW, projects=("enwiki",), namespaces=(0,), **world)) as sandbox:
         yield sandbox
-
-
-@pytest.fixture
-def sandbox(_shared):
-    _shared.clock.set(NOW)
-    _shared.requests.clear()
-    yield _shared
-    _shared.faults.clear()
-    _shared.exports.clear()
 
 
 @pytest.fixture
@@ -110,9 +85,6 @@ def test_in_chunks_it_costs_one_unit_for_each_and_nothing_again(client, sandbox,
     assert not any(d.fetched for d in client.snapshots.download(again))
     assert used(client) == (0, count)
     assert superseded(again) == ()
-
-
-# --- versions that change ---------------------------------------------------------------------------------------------
 
 
 def test_a_version_that_changes_half_way_is_noticed(client, sandbox, plan, folder):
@@ -176,24 +148,26 @@ def test_new_bytes_that_came_for_the_old_version_are_kept_for_the_next_plan(clie
     assert fresh.unit_count == len(fresh.files) - 1
 
 
-def test_a_change_before_a_chunk_costs_no_unit(client, sandbox, plan):
+def test_a_change_between_the_chunks_or_after_the_last_is_noticed_and_costs_no_unit(client, sandbox, plan):
     client.snapshots.fetch(plan, plan.files[0])
     with pytest.raises(errors.StateError, match="Plan the snapshot again"):
         client.snapshots.confirm(plan)
+    assert client.snapshots.plan(NAME, plan.folder, CHUNKS).unit_count == len(plan.files) - 1
     sandbox.exports.export(NAME)
     outcomes = Engine(workers=2).map(lambda piece: client.snapshots.fetch(plan, piece), plan.files)
     assert [type(o.error) for o in outcomes[1:]] == [errors.StaleSnapshot] * (len(plan.files) - 1)
     assert outcomes[0].result is not None  # it is there: nothing is asked
     assert used(client) == (0, 1)
-
-
-def test_a_change_after_the_last_chunk_is_noticed(client, sandbox, plan):
-    for piece in plan.files:
-        client.snapshots.fetch(plan, piece)
+    again = client.snapshots.plan(NAME, plan.folder, CHUNKS)
+    for piece in again.files:
+        client.snapshots.fetch(again, piece)
     sandbox.exports.export(NAME)
-    with pytest.raises(errors.StaleSnapshot, match=f"{len(plan.files)} complete files .* are kept in"):
-        client.snapshots.confirm(plan)
-    assert not plan.manifest.exists()
+    with pytest.raises(errors.StaleSnapshot, match=f"{len(again.files)} complete files .* are kept in"):
+        client.snapshots.confirm(again)
+    assert not again.manifest.exists()
+    sandbox.faults.add(path=f"/v2/snapshots/{NAME}*", kind="status", status=404, count=None)
+    with pytest.raises(errors.StaleSnapshot, match=r"no longer exists.*is unknown, because"):
+        client.snapshots.fetch(plan, plan.files[1])
 
 
 def test_one_file_that_came_whole_stays_whole(client, sandbox, folder):
@@ -206,12 +180,6 @@ def test_one_file_that_came_whole_stays_whole(client, sandbox, folder):
     sandbox.exports.export(NAME)
     with pytest.raises(errors.StaleSnapshot, match="costs 1 snapshot unit"):
         client.snapshots.fetch(other, other.files[0])
-
-
-def test_a_plan_against_a_service_that_lists_nothing_any_more_is_stale(client, sandbox, plan):
-    sandbox.faults.add(path=f"/v2/snapshots/{NAME}*", kind="status", status=404, count=None)
-    with pytest.raises(errors.StaleSnapshot, match=r"no longer exists.*is unknown, because"):
-        client.snapshots.fetch(plan, plan.files[0])
 
 
 # --- processes that are killed ----------------------------------------------------------------------------------------
@@ -239,11 +207,7 @@ def in_flight(folder):
 
 @pytest.mark.parametrize(
     ("form", "workers", "after", "blow"),
-    [
-        ("chunks", 3, 3, signal.SIGKILL),
-        ("whole", 1, 0, signal.SIGKILL),
-        ("chunks", 3, 1, signal.SIGINT),
-    ],
+    [("chunks", 3, 3, signal.SIGKILL), ("whole", 1, 0, signal.SIGKILL), ("chunks", 3, 1, signal.SIGINT)],
 )
 def test_a_process_that_is_ended_costs_one_unit_for_each_file_in_flight(
     make_client, sandbox, account, tmp_path, folder, form, workers, after, blow
@@ -252,9 +216,8 @@ def test_a_process_that_is_ended_costs_one_unit_for_each_file_in_flight(
     plan = client.snapshots.plan(NAME, folder, FetchOptions(**{form: True}))
     product = 1 if form == "chunks" else 0
     size = plan.files[after].size_bytes
-    slow = [p.identifier for p in plan.files[after:]]
-    for identifier in slow if form == "chunks" else [""]:
-        path = f"*/chunks/{identifier}/download" if identifier else f"/v2/snapshots/{NAME}/download"
+    for slow in plan.files[after:]:
+        path = f"*/chunks/{slow.identifier}/download" if form == "chunks" else f"/v2/snapshots/{NAME}/download"
         sandbox.faults.add(path=path, kind="slow", bytes_per_second=size // 30, count=None)
     command = [sys.executable, "-c", VICTIM, sandbox.url, account, PASSWORD, tmp_path / "state", folder]
     command += [sandbox.clock.now().isoformat(), form, workers]
@@ -287,48 +250,6 @@ def test_a_process_that_is_ended_costs_one_unit_for_each_file_in_flight(
     assert again.manifest.exists()
 
 
-def test_starting_over_in_any_order_spends_no_unit_twice(client, plan, folder):
-    chance = random.Random(11)
-    for _ in range(4):
-        again = client.snapshots.plan(NAME, folder, CHUNKS)
-        for piece in chance.sample(again.files, len(again.files) // 2):
-            client.snapshots.fetch(again, piece)
-    client.snapshots.download(client.snapshots.plan(NAME, folder, CHUNKS))
-    assert used(client) == (0, len(plan.files))
-
-
-def peak_bytes(pid):
-    """The most memory a process has had; nothing of one that has ended."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(1800)
-def test_two_gigabytes_in_twenty_chunks_are_fetched_in_little_memory(tmp_path):
-    settings = Settings(
-        state=tmp_path / "sandbox", now=NOW, projects=("enwiki",), namespaces=(0,), changes_per_hour=300,
-        body_bytes=100_000, articles=16_000, chunk_bytes=100_000_000,
-    )  # fmt: skip
-    folder, state, peak = tmp_path / "archive", tmp_path / "client", 0
-    with running(settings) as sandbox:
-        account = (sandbox.username, sandbox.password)
-        patient = RetryPolicy(read_timeout=1000)  # the archives are made when they are first asked for
-        service = Service(sandbox.url, sandbox.url, sandbox.url, *account)
-        with EnterpriseClient(service, state, clock=sandbox.clock.now, retry=patient) as client:
-            plan = client.snapshots.plan(NAME, folder, CHUNKS)
-            command = [sys.executable, "-c", VICTIM, sandbox.url, *account, state, folder]
-            with subprocess.Popen([*map(str, command), NOW.isoformat(), "chunks", "3"], cwd=ROOT) as process:
-                while process.poll() is None:
-                    peak = max(peak, peak_bytes(process.pid))
-                    time.sleep(0.005)
-            assert process.returncode == 0
-            assert used(client) == (0, len(plan.files))
-    assert len(plan.files) >= 18
-    assert all(is_intact(piece.target) for piece in plan.files)
-    assert 0 < peak < 120_000_000
-
-
 @pytest.mark.parametrize(
     ("faults", "raised", "attempts"),
     [
@@ -345,13 +266,10 @@ def test_files_of_a_snapshot_are_tried_again_when_all_that_failed_may_pass(
     for n, status in faults.items():
         sandbox.faults.add(path=paths[n], kind="status", status=status, count=QUICK.retries + 1)
     come = []
-    if raised is None:
+    with contextlib.nullcontext() if raised is None else pytest.raises(raised):
         done = client.snapshots.download(plan, workers=3, progress=come.append)
         assert [d.path for d in done] == [p.target for p in plan.files]
-    else:
-        with pytest.raises(raised):
-            client.snapshots.download(plan, workers=3, progress=come.append)
-        assert not plan.manifest.exists()
+    assert plan.manifest.exists() is (raised is None)
     assert len(landed(plan)) == len(plan.files) - (0 if raised is None else len(faults))  # the others are kept
     assert sum(come) == sum(piece.target.stat().st_size for piece in landed(plan))
     for n, status in faults.items():
@@ -368,6 +286,20 @@ def test_a_file_that_is_tried_again_goes_on_and_counts_once(client, sandbox, pla
     assert done[1].resumed_bytes > 0
     assert sum(come) == sum(d.size_bytes for d in done)
     assert used(client) == (0, len(plan.files) + 1)
+
+
+def test_memory_does_not_grow_with_the_files(tmp_path):
+    with (
+        FakeService(lambda: NOW) as fake,
+        EnterpriseClient(fake.service(), tmp_path / "state", clock=lambda: NOW, retry=QUICK) as client,
+    ):
+        fake.add_snapshot(NAME, *[bytes(24 << 20)] * 3)
+        plan = client.snapshots.plan(NAME, tmp_path / "archive", CHUNKS)
+        tracemalloc.start()
+        client.snapshots.download(plan, workers=3)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < 12 << 20
 
 
 def test_a_disk_that_is_full_ends_a_snapshot_at_once(make_client, sandbox, folder):

@@ -19,12 +19,6 @@ def together(client, tmp_path):
     return snapshots.plan(client, settings, NAMES, FetchOptions(whole=True), SNAPSHOT_ARTICLES)
 
 
-@pytest.fixture
-def sandbox(sandbox):
-    yield sandbox
-    sandbox.exports.clear()
-
-
 def fetch(client, together):
     return snapshots.download(client, together, reporter=line_reporter(lambda _: None))
 

@@ -1,8 +1,6 @@
-"""A stream that was not read for hours.
+"""A stream that was not read for hours: events are caught up by offsets, or a gap is reported and closed by a snapshot.
 
-As long as the service retains events, they are caught up by offsets. Beyond that a gap is reported, and files or a
-snapshot close it. The service retains them for six hours here, not for two days. The sandbox's clock is moved; nothing
-waits.
+The service retains events for six hours here, not for two days. The sandbox's clock is moved; nothing waits.
 """
 
 import re
@@ -20,9 +18,8 @@ from resources.sandbox.store import topics
 from resources.sandbox.world.world import micros
 from resources.tables import HourState
 from resources.warehouse import HourStatus
-from tests.integration import listening
 from tests.integration.mirror import mirrored
-from tests.truth import HOUR, Published, Truth, assert_same
+from tests.truth import HOUR, Truth, assert_same
 
 NOW = datetime(2026, 2, 3, 5, 40, tzinfo=UTC)
 SCOPE = [("enwiki", 0)]
@@ -37,7 +34,7 @@ def mirror(tmp_path, monkeypatch):
     monkeypatch.setattr(topics, "RETENTION", 6 * topics.HOUR)
     monkeypatch.setattr(stream, "RETENTION", KEPT)
     world = {"changes_per_hour": 10, "articles": 500, "body_bytes": 300, "entities": 0, "stream_rate": 0}
-    with mirrored(tmp_path, monkeypatch, projects=("enwiki",), seed=SEED, now=NOW, **world) as made:
+    with mirrored(tmp_path, projects=("enwiki",), seed=SEED, now=NOW, **world) as made:
         yield made
 
 
@@ -56,12 +53,12 @@ def published(mirror, since, until):
 def listen(mirror, wanted, since=None):
     """Keep the stream until so many events came, and know the hours that are loaded."""
     loaded = partial(loaded_hours, mirror.warehouse, SCOPE)
-    return listening.listen(mirror, wanted, since, step_seconds=0.3, loaded=loaded)
+    return mirror.listen(wanted, since, step_seconds=0.3, loaded=loaded)
 
 
 def kept(mirror):
     """What the lake has, each event with how often."""
-    rows = ds.dataset([str(path) for path in listening.live_lake(mirror).files()]).to_table()
+    rows = ds.dataset([str(path) for path in mirror.live_lake.files()]).to_table()
     return Counter(
         zip(*(rows[name].to_pylist() for name in ("event_partition", "event_offset", "article_id")), strict=True)
     )
@@ -109,11 +106,4 @@ def test_outages_are_caught_up_while_events_are_retained_and_longer_ones_closed_
     assert any(stopped < row["event_at"] < now - KEPT for row in truth.values())
     assert [made.sentence for made in mirror.take_snapshots()] == [""]
     mirror.publish()
-    assert_same(pages(mirror), truth)
-
-
-def pages(mirror):
-    """What analysts find; where an event stood in the stream is not the world's to tell."""
-    with Published(mirror.warehouse) as found:
-        places = {"event_partition": None, "event_offset": None}
-        return {key: row | places for key, row in found.rows("articles_live").items()}
+    assert_same(mirror.live_pages(), truth)

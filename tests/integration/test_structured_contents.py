@@ -1,14 +1,11 @@
-"""Structured contents from the archive to the published file.
-
-What went in comes out, and what is derived of it agrees with it.
-"""
+"""Structured contents from the archive to the published file: what went in comes out, and all derived agrees."""
 
 import gzip
 import hashlib
 import json
 import pathlib
 from collections import defaultdict
-from functools import cache
+from functools import cache, partial
 
 import duckdb
 import pytest
@@ -145,21 +142,16 @@ def test_everything_derived_from_real_records_agrees_with_them(published):
         ]
         assert [text for (text,) in rows("sections", "text", record)] == texts
         references = record.get("references") or []
+        compact = partial(json.dumps, ensure_ascii=False, separators=(",", ":"))
         assert rows("article_references", "reference_id, text, CAST(metadata_json AS JSON)", record) == [
-            (
-                one["identifier"],
-                one["text"]["value"],
-                json.dumps(one["metadata"], ensure_ascii=False, separators=(",", ":")),
-            )
-            for one in references
+            (one["identifier"], one["text"]["value"], compact(one["metadata"])) for one in references
         ]
+
+        def cells(lines: list) -> list:
+            return [[cell["value"] for cell in line] for line in lines]
+
         assert rows("article_tables", "table_id, rows, headers, confidence_score", record) == [
-            (
-                one["identifier"],
-                [[cell["value"] for cell in line] for line in one["rows"]],
-                [[cell["value"] for cell in line] for line in one["headers"]],
-                one["confidence_score"],
-            )
+            (one["identifier"], cells(one["rows"]), cells(one["headers"]), one["confidence_score"])
             for one in record.get("tables") or []
         ]
         links = [
@@ -219,17 +211,20 @@ def test_from_the_sandbox_to_a_question(client, sandbox, library):
             assert build.execute(f"SELECT count(*) FROM {table}").fetchall() == [(0,)]
 
 
+def line_of(page: int, revision: int = 1, **parts: object) -> bytes:
+    record = {
+        "name": f"Page {page}",
+        "identifier": page,
+        "version": {"identifier": revision},
+        "date_modified": f"2026-11-19T05:00:{revision % 60:02d}Z",
+        "is_part_of": {"identifier": "enwiki"},
+    }
+    return json.dumps(record | parts).encode()
+
+
 def test_a_page_counts_once_and_a_new_version_takes_the_place_of_the_old(library):
     def line(page: int, revision: int, heading: str) -> bytes:
-        record = {
-            "name": f"Page {page}",
-            "identifier": page,
-            "version": {"identifier": revision},
-            "date_modified": f"2026-11-19T05:00:{revision % 60:02d}Z",
-            "is_part_of": {"identifier": "enwiki"},
-            "sections": [{"name": heading, "type": "section"}],
-        }
-        return json.dumps(record).encode()
+        return line_of(page, revision, sections=[{"name": heading, "type": "section"}])
 
     first = [line(1, 10, "old"), line(2, 20, "two"), line(1, 11, "new"), line(2, 20, "two"), b"bad"]
     made, loaded = library.load("enwiki", first)
@@ -269,37 +264,22 @@ def test_forms_that_no_sample_has_are_asked_without_an_error(library):
         {"infoboxes": [{"type": "infobox", "has_parts": [{"type": "field", "name": "$.x[0]", "values": "v"}]}]},
         {"references": [{"metadata": "m", "text": "plain"}, 5], "attribution": [1]},
     ]
-    lines = [
-        json.dumps(
-            {
-                "name": f"Page {number}",
-                "identifier": number,
-                "version": {"identifier": 1},
-                "date_modified": "2026-11-19T05:00:00Z",
-                "is_part_of": {"identifier": "enwiki"},
-                **one,
-            }
-        ).encode()
-        for number, one in enumerate(odd)
-    ]
-    made, _ = library.load("enwiki", lines)
+    made, _ = library.load("enwiki", [line_of(number, **parts) for number, parts in enumerate(odd)])
     assert made.reject_count == 0
     for table in (*STRUCTURED_ARTICLES.derived, STRUCTURED_ARTICLES.bodies):
         library.ask(f"SELECT * FROM {table.name}")
-    assert library.ask("SELECT level, heading FROM sections WHERE article_id = 2 ORDER BY level DESC LIMIT 1") == [
-        (11, "level 0")
-    ]
-    assert library.ask("SELECT url, len(position) FROM article_links WHERE article_id = 2") == [("https://deep", 13)]
-    assert library.ask("SELECT label FROM infobox_fields WHERE article_id = 3") == [("$.x[0]",)]
-    assert library.ask("SELECT reference_id, text FROM article_references WHERE article_id = 0") == [("one", "t")]
-    assert library.ask("SELECT table_id, confidence_score FROM article_tables WHERE article_id = 2") == [("t", None)]
+    for query, row in (
+        ("SELECT level, heading FROM sections WHERE article_id = 2 ORDER BY level DESC LIMIT 1", (11, "level 0")),
+        ("SELECT url, len(position) FROM article_links WHERE article_id = 2", ("https://deep", 13)),
+        ("SELECT label FROM infobox_fields WHERE article_id = 3", ("$.x[0]",)),
+        ("SELECT reference_id, text FROM article_references WHERE article_id = 0", ("one", "t")),
+        ("SELECT table_id, confidence_score FROM article_tables WHERE article_id = 2", ("t", None)),
+    ):
+        assert library.ask(query) == [row], query
 
 
 def test_nothing_is_derived_from_the_version_before_where_no_line_of_the_new_one_could_be_read(library):
-    page = {"name": "A", "identifier": 1, "version": {"identifier": 2}, "is_part_of": {"identifier": "enwiki"}}
-    page |= {"url": "https://en.wikipedia.org/wiki/A", "date_modified": "2026-11-01T00:00:00Z"}
-    page["infoboxes"] = [{"type": "field", "name": "Area", "value": "7"}]
-    _, loaded = library.load("enwiki", [json.dumps(page).encode()])
+    _, loaded = library.load("enwiki", [line_of(1, infoboxes=[{"type": "field", "name": "Area", "value": "7"}])])
     assert loaded.row_count == 1
     assert library.ask("SELECT label FROM infobox_fields") == [("Area",)]
     made, _ = library.load("enwiki", [b"{"], minute=1)

@@ -74,10 +74,10 @@ def lake_files(mirror, hour):
     return [convert(archive, mirror.layout) for archive in archived.archives]
 
 
-def check(tmp_path, monkeypatch, seed, way, *, hours, changes, overlap):
+def check(tmp_path, seed, way, *, hours, changes, overlap):
     now = datetime(2026, 2, 3, 4, 30, tzinfo=UTC) + timedelta(hours=7 * seed)
     world = {"seed": seed, "now": now, "changes_per_hour": changes, "overlap": overlap, "body_bytes": 500}
-    with mirrored(tmp_path, monkeypatch, projects=PROJECTS, namespaces=NAMESPACES, **world) as mirror:
+    with mirrored(tmp_path, projects=PROJECTS, namespaces=NAMESPACES, **world) as mirror:
         chosen = mirror.newest(hours)
         truth = Truth(mirror.sandbox.world, PROJECTS, NAMESPACES)
         truth.assert_hard(chosen)
@@ -88,12 +88,12 @@ def check(tmp_path, monkeypatch, seed, way, *, hours, changes, overlap):
 
 
 @pytest.mark.parametrize(("seed", "way", "overlap"), [(4, redone, True), (6, shuffled, False)])
-def test_articles_are_the_truth(tmp_path, monkeypatch, seed, way, overlap):
-    check(tmp_path, monkeypatch, seed, way, hours=3, changes=40, overlap=overlap)
+def test_articles_are_the_truth(tmp_path, seed, way, overlap):
+    check(tmp_path, seed, way, hours=3, changes=40, overlap=overlap)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(100, 120))
 @pytest.mark.parametrize("way", [in_order, shuffled, twice, redone])
-def test_articles_are_the_truth_over_many_seeds(tmp_path, monkeypatch, seed, way):
-    check(tmp_path, monkeypatch, seed, way, hours=8, changes=200, overlap=seed % 3 != 0)
+def test_articles_are_the_truth_over_many_seeds(tmp_path, seed, way):
+    check(tmp_path, seed, way, hours=8, changes=200, overlap=seed % 3 != 0)

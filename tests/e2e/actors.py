@@ -1,8 +1,4 @@
-"""What the processes of a campaign do: bring in, spoil, compact, publish, read. Each reports in lines how far it is.
-
-Belongs here: the product's own work, with the moment and the small bounds of a test. Does not belong here: starting,
-killing, and what must hold at the end.
-"""
+"""What the processes of a campaign do: bring in, spoil, compact, publish, read. Each reports in lines how far it is."""
 
 import contextlib
 import functools
@@ -10,12 +6,11 @@ import io
 import json
 import os
 import random
-from collections.abc import Callable
+import sys
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import click
 import duckdb
 
 from assets.steps import compaction
@@ -52,58 +47,53 @@ FROM article_bodies AS body SEMI JOIN asked USING (project_id, article_id, versi
 """
 
 
-def work(pipe: int, requests: int) -> None:
+def work(tell):
     """Do one piece of work after the other, as asked for: a function below and its arguments, in a line of JSON."""
-    tell = functools.partial(_tell, pipe)
     _report(tell)
     forkserver.watch(tell, (*forkserver.PHASES, *COMPACTION_PHASES))
-    with os.fdopen(requests) as lines:
-        for line in lines:
-            name, *arguments = json.loads(line)
-            tell(f"= {json.dumps(globals()[name](*arguments))}")
+    for line in sys.stdin:
+        name, *arguments = json.loads(line)
+        tell(f"= {json.dumps(globals()[name](*arguments))}")
 
 
 #: Hours, snapshots, or nothing but what is pending, as `wme run` brings them in, and publication.
 bring_in = forkserver.main_job
 
 
-def publish(environ: dict[str, str], now: str) -> list[str]:
+def publish(environ, now):
     """Run `wme publish`."""
     forkserver.runs.processes.opened = forkserver.without_history
     forkserver.stand_still(datetime.fromisoformat(now))
     return _command(environ, maintenance.publish)
 
 
-def compact(environ: dict[str, str], now: str) -> list[str]:
-    """Run `wme compact` at a moment, to which the window of the changes is moved as well.
-
-    Each day is settled when it ends.
-    """
+def compact(environ, now):
+    """Run `wme compact` at a moment, to which the changes' window is moved too; each day is settled when it ends."""
     moment = datetime.fromisoformat(now)
     maintenance.Warehouse = functools.partial(_Moving, clock=lambda: moment)  # type: ignore[misc, assignment]
     return _command(environ, maintenance.compact)
 
 
 class _Moving(Warehouse):
-    def move_window(self) -> Any:
+    def move_window(self):
         return super().move_window(self._clock().replace(hour=0) - timedelta(days=1))
 
 
-def spoil(data: str, hour: str, projects: list[str], namespaces: list[int], folder: str) -> list[str]:
+def spoil(data, hour, projects, namespaces, folder):
     """Load an hour of another world, which has to be redone."""
     spoil_hour(Warehouse(Path(data)), datetime.fromisoformat(hour), projects, namespaces, Path(folder))
     return []
 
 
-def read(pipe: int, questions: int, data: str, seed: int, keep: bool) -> None:
+def read(tell, data, seed, keep):
     """Answer a query for each line: in a file that stays open, with its first answer, and in a newly opened one.
 
     Files stay open for a random time; with `keep`, the first one until the end.
     """
     chance = random.Random(seed)
     held: list[tuple[duckdb.DuckDBPyConnection, tuple[Any, ...]]] = []
-    while os.read(questions, 100):
-        _tell(pipe, "> question")
+    for _ in sys.stdin:
+        tell("> question")
         if not held or not keep or chance.random() < 0.7:
             connection = duckdb.connect()
             # attached, since a second connection to one path in a process would share the first one's file
@@ -115,12 +105,12 @@ def read(pipe: int, questions: int, data: str, seed: int, keep: bool) -> None:
             assert [found[0] for _, found in held] == sorted(found[0] for _, found in held), "an older state came later"
         connection, before = chance.choice(held)
         assert (now := whole(connection)) == before, f"a file that is open has changed: {before}, then {now}"
-        _tell(pipe, f"< question\nfound {json.dumps(held[-1][1])}\n= []")
+        tell(f"< question\nfound {json.dumps(held[-1][1])}\n= []")
         while len(held) > 1 + keep and (len(held) > 3 or chance.random() < 0.7):
             held.pop(chance.randrange(int(keep), len(held)))[0].close()
 
 
-def whole(connection: duckdb.DuckDBPyConnection) -> tuple[Any, ...]:
+def whole(connection):
     """The revision of a publication and what belongs to it; each page that is asked for has its bodies."""
     found = connection.execute(WHOLE).fetchall()[0]
     wanted, count, bodies = connection.execute(BODIES, [found[0]]).fetchall()[0]
@@ -128,7 +118,7 @@ def whole(connection: duckdb.DuckDBPyConnection) -> tuple[Any, ...]:
     return (*found, bodies)
 
 
-def assert_whole_loads(connection: duckdb.DuckDBPyConnection) -> None:
+def assert_whole_loads(connection):
     """See that the tables hold what the ledger beside them says: of each hour and snapshot all rows, or none."""
     for table in ("article_changes", "entity_changes"):
         wrong = connection.execute(
@@ -144,23 +134,23 @@ def assert_whole_loads(connection: duckdb.DuckDBPyConnection) -> None:
         assert connection.execute(f"SELECT count(*) FROM {table}").fetchall() == expected
 
 
-def _report(tell: Callable[[str], None]) -> None:
+def _report(tell):
     """Report how each publication and each step of a compaction was made, the latter with little memory."""
     assert compaction.compact_lake.__kwdefaults__ is not None
     compaction.compact_lake.__kwdefaults__["memory_bytes"] = MEMORY_BYTES
     publish, commit, move = Warehouse.publish, Warehouse.commit_compaction, Warehouse.move_window
 
-    def published(self: Warehouse, *arguments: Any) -> Any:
+    def published(self, *arguments):
         made = publish(self, *arguments)
         tell(f"published {'anew' if made.changed else 'nothing'}")
         return made
 
-    def committed(self: Warehouse, prepared: Any, *more: Any) -> Any:
+    def committed(self, prepared, *more):
         made = commit(self, prepared, *more)
         tell(f"compacted {prepared.merge.span}{' late' * (made < len(prepared.parts))}")
         return made
 
-    def moved(self: Warehouse, *arguments: Any) -> Any:
+    def moved(self, *arguments):
         if (step := move(self, *arguments)) is not None:
             tell("moved the window")
         return step
@@ -169,12 +159,8 @@ def _report(tell: Callable[[str], None]) -> None:
         setattr(Warehouse, name, report)
 
 
-def _command(environ: dict[str, str], command: click.Command) -> list[str]:
+def _command(environ, command):
     os.environ.update(environ)
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         command.main([], standalone_mode=False)
     return []
-
-
-def _tell(pipe: int, line: str) -> None:
-    os.write(pipe, f"{line}\n".encode())

@@ -1,7 +1,4 @@
-"""The notebook of the analyst's guide, as a script without a published file, then with one.
-
-Writes what it said and defined as JSON.
-"""
+"""Run the notebook without a published file and with one, and write what it said and defined as JSON."""
 
 import json
 import os

@@ -2,123 +2,67 @@
 
 The processes' reports drive everything. A process is asked for one piece of work after the other, is killed at a random
 time after it has entered a random phase, and the next begins with the next work. Readers receive one query at a time,
-during a publication.
-
-Belongs here: the starts and kills, and their counts. Does not belong here: the work of the processes
-(tests/e2e/actors.py), and the conditions that must hold at the end.
+during a publication. Their work: tests/e2e/actors.py.
 """
 
-from __future__ import annotations
-
-import contextlib
 import json
-import os
 import select
-import signal
 import time
-from abc import ABC, abstractmethod
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from random import Random
 
 from tests.e2e.actors import COMPACTION_PHASES
 from tests.e2e.conftest import PATIENCE_SECONDS
 
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable, Iterator, Sequence
-    from datetime import datetime
-    from pathlib import Path
-
-    from resources.sandbox import Sandbox
-    from tests.e2e.conftest import Run, Runner
-
-    #: A function of the processes, and its arguments.
-    Work = tuple[Any, ...]
-
 ACTORS = "tests.e2e.actors"
-PHASES = ("download", "convert", "load", "apply", "publish")
-SNAPSHOT_PHASES = ("download snapshot", "convert snapshot", "load snapshot")
-#: No kind is begun more often.
-_MOST = 1500
 
 
-@dataclass
-class Stage:
-    """What all of them share: the data folder, the service at its moment, and who is to be begun."""
+class Kind:
+    """One kind of process, of which one is there at a time; `stage` is what all kinds share.
 
-    runner: Runner
-    sandbox: Sandbox
-    data: Path
-    environ: dict[str, str]
-    projects: Sequence[str]
-    namespaces: Sequence[int]
-    chance: random.Random
-
-    @property
-    def now(self) -> datetime:
-        return self.sandbox.clock.now()
-
-    def job(self, hours: Sequence[datetime] = (), snapshots: Sequence[str] = ()) -> Work:
-        """The main job over hours or snapshots."""
-        # else a publication of its own has more to do
-        more = {"WME_PUBLISH": self.chance.choice(["run", "off"])}
-        request = {
-            "environ": self.environ | more,
-            "hours": [hour.isoformat() for hour in hours],
-            "snapshots": list(snapshots),
-            "now": self.now.isoformat(),
-            "history": False,
-        }
-        return "bring_in", request
-
-
-@dataclass
-class Kind(ABC):
-    """One kind of process, of which one is there at a time.
-
-    `wanted`: kills so far that are to be reached before the day ends. `begun`: pieces of work.
+    Each has `next`: a function of the processes and its arguments, or None if there is nothing to do. `wanted`: kills
+    so far that are to be reached before the day ends. `stirred`: something has happened since the last piece of work
+    was begun. `struck`: how likely one is to be killed while its kind is to be struck more often.
     """
 
-    stage: Stage
-    wanted: int = 0
-    kills: int = 0
-    missed: int = 0
-    begun: int = 0
-    killed_in: Counter[str] = field(default_factory=Counter)
-    counts: Counter[str] = field(default_factory=Counter)
-    run: Run | None = None
-    works: bool = False
     phases: tuple[str, ...] = ()
-    #: How likely one is to be killed while its kind is to be struck more often.
-    struck: float = 0.8
-    #: Something has happened since the last piece of work was begun.
-    stirred: bool = True
-    _seen: int = 0
-    _aim: str = ""
-    kill_at: float = 0.0
-    _entered: dict[str, float] = field(default_factory=dict)
-    #: How long each phase took when nobody disturbed it.
-    _seconds: dict[str, float] = field(default_factory=dict)
+    struck = 0.8
+
+    def __init__(self, stage):
+        self.stage, self.chance, self.run = stage, stage.chance, None
+        self.wanted = self.kills = self._seen = 0
+        self.killed_in, self.counts = Counter(), Counter()
+        self.works, self.stirred = False, True
+        self.queue, self._work = [], ()
+        self._aim, self.kill_at = "", 0.0
+        # when each phase was entered, and how long it took when nobody disturbed it
+        self._entered, self._seconds = {}, {}
+        self.name = type(self).__name__.lower()
 
     @property
-    def name(self) -> str:
-        return type(self).__name__.lower()
+    def now(self):
+        return self.stage.sandbox.clock.now()
 
-    @abstractmethod
-    def next(self) -> Work | None:
-        """The next piece of work; None: there is nothing to do."""
+    def job(self, hours=(), snapshots=()):
+        """The main job over hours or snapshots."""
+        # else a publication of its own has more to do
+        environ = self.stage.environ | {"WME_PUBLISH": self.chance.choice(["run", "off"])}
+        when, names = [hour.isoformat() for hour in hours], list(snapshots)
+        request = {"environ": environ, "hours": when, "snapshots": names, "now": self.now.isoformat()}
+        return "bring_in", request | {"history": False}
 
-    def ended(self, *, killed: bool) -> None:  # noqa: B027 - most do nothing
+    def ended(self, *, killed):
         """What follows for the pieces to come."""
 
-    def read(self, line: str) -> None:
+    def read(self, line):
         """Take in a line."""
         if line.startswith(("published ", "compacted ", "moved ")):
             self.counts[line] += 1
 
-    def begin(self) -> None:
+    def begin(self):
         """Begin a piece of work, in a new process where there is none, and draw whether, and where, it is struck."""
         self.stirred = False
         work = self.next()
@@ -127,35 +71,30 @@ class Kind(ABC):
         if self.run is None:
             self.run = self.start()
         self._seen, self.works = len(self.run.lines), True
-        self.begun += 1
-        assert self.begun < _MOST, f"{self.name} is begun without an end"
-        chance = self.stage.chance
         self._aim, self.kill_at = "", 0.0
-        if self.kills < self.wanted and chance.random() < self.struck:
-            self._aim = min(self.phases, key=lambda phase: (self.killed_in[phase] + 2 * chance.random(), phase))
+        if self.kills < self.wanted and self.chance.random() < self.struck:
+            self._aim = min(self.phases, key=lambda phase: (self.killed_in[phase] + 2 * self.chance.random(), phase))
         self.run.ask(json.dumps(work))
 
-    def start(self) -> Run:
-        return self.stage.runner.call(ACTORS, "work", asked=True)
+    def start(self):
+        return self.stage.runner.call(ACTORS, "work")
 
-    def listen(self) -> list[str]:
+    def listen(self):
         """Read what was reported; returns the lines."""
-        assert self.run is not None
         seen, now = len(self.run.lines), time.monotonic()
-        self.run._read(0)
+        self.run.read(0)
         lines = self.run.lines[seen:]
         for line in lines:
             if line.startswith("> "):
                 self._entered[line[2:]] = now
                 if line[2:] == self._aim and not self.kill_at:
                     # a while longer than the phase takes, since the others may stop it: then it lands in the next one
-                    self.kill_at = now + self.stage.chance.random() * 1.2 * self._seconds.get(self._aim, 0.05)
+                    self.kill_at = now + self.chance.random() * 1.2 * self._seconds.get(self._aim, 0.05)
             elif line.startswith("< ") and line[2:] in self._entered:
                 self._seconds[line[2:]] = now - self._entered[line[2:]]
             self.read(line)
         if any(line.startswith("=") for line in lines):
             assert lines[-1] == "= []", f"{self.name}: {lines[-5:]}"
-            self.missed += bool(self._aim)
             self.works, self.kill_at = False, 0.0
             self.ended(killed=False)
         if self.run.ended:
@@ -163,24 +102,19 @@ class Kind(ABC):
             self.run = None
         return lines
 
-    def strike(self, *, now: bool = False) -> bool:
+    def strike(self, *, now=False):
         """Kill it, if it is time or `now`, and note where it was; returns whether it was killed."""
         if self.run is None or not (now or (self.kill_at and time.monotonic() >= self.kill_at)):
             return False
         run, self.kill_at, self.run = self.run, 0.0, None
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(run.pid, signal.SIGKILL)
         seen = len(run.lines)
-        while not run.ended:
-            run._read(PATIENCE_SECONDS)
+        run.kill()
         for line in run.lines[seen:]:
             self.read(line)
-        assert not any(line.startswith("!") for line in run.lines), f"{self.name}: {run.lines[-5:]}"
         if not self.works:
             return False
         killed = not any(line.startswith("=") for line in run.lines[self._seen :])
         self.kills += killed
-        self.missed += not killed
         if killed:
             self.killed_in[run.phase] += 1
         self.works, self.stirred = False, True
@@ -188,35 +122,36 @@ class Kind(ABC):
         return killed
 
 
-@dataclass
 class Hours(Kind):
-    """Runs over consecutive hours: shuffled, repeated, and redone after they were loaded from another world."""
+    """Runs over consecutive hours: shuffled, repeated, and redone after they were loaded from another world.
 
-    phases: tuple[str, ...] = PHASES
-    #: What to load and whether it is from another world.
-    queue: list[tuple[tuple[datetime, ...], bool]] = field(default_factory=list)
-    done: list[datetime] = field(default_factory=list)
-    #: The others are not done: hours are redone meanwhile.
-    others_go_on: bool = False
-    _work: tuple[tuple[datetime, ...], bool] = ((), False)
+    `queue`: what to load and whether it is from another world. `others_go_on`: the others are not done, and hours are
+    redone meanwhile.
+    """
 
-    def next(self) -> Work | None:
+    phases = ("download", "convert", "load", "apply", "publish")
+
+    def __init__(self, stage):
+        super().__init__(stage)
+        self.done, self.others_go_on = [], False
+
+    def next(self):
         if not self.queue and (self.others_go_on or self.kills < self.wanted):
-            hour = self.stage.chance.choice(self.done)
+            hour = self.chance.choice(self.done)
             self.queue.append(((hour,), True))
         if not self.queue:
             return None
         self._work = hours, is_wrong = self.queue.pop(0)
         if not is_wrong:
-            return self.stage.job(hours)
+            return self.job(hours)
         stage = self.stage
         folder = str(stage.data.with_name("other"))
         scope = list(stage.projects), list(stage.namespaces)
         return "spoil", str(stage.data), hours[0].isoformat(), *scope, folder
 
-    def ended(self, *, killed: bool) -> None:
+    def ended(self, *, killed):
         hours, is_wrong = self._work
-        place = self.stage.chance.randint(0, len(self.queue))
+        place = self.chance.randint(0, len(self.queue))
         if killed:
             self.queue.insert(place, self._work)
         elif is_wrong:
@@ -225,73 +160,68 @@ class Hours(Kind):
             self.done += [hour for hour in hours if hour not in self.done]
 
 
-@dataclass
 class Snapshots(Kind):
     """Runs over one snapshot or some, in their newest version."""
 
-    phases: tuple[str, ...] = (*SNAPSHOT_PHASES, "apply", "publish")
-    queue: list[tuple[str, ...]] = field(default_factory=list)
-    _work: tuple[str, ...] = ()
+    phases = ("download snapshot", "convert snapshot", "load snapshot", "apply", "publish")
 
-    def next(self) -> Work | None:
+    def next(self):
         if not self.queue and self.kills < self.wanted and self._work:
             self.queue.append(self._work)
         if not self.queue:
             return None
         self._work = self.queue.pop(0)
-        return self.stage.job(snapshots=self._work)
+        return self.job(snapshots=self._work)
 
-    def ended(self, *, killed: bool) -> None:
+    def ended(self, *, killed):
         if killed:
-            self.queue.insert(self.stage.chance.randint(0, len(self.queue)), self._work)
+            self.queue.insert(self.chance.randint(0, len(self.queue)), self._work)
 
 
-@dataclass
 class Compactions(Kind):
     """`wme compact`, again and again, at the moment of the service or some days later."""
 
-    phases: tuple[str, ...] = tuple(phase for *_, phase in COMPACTION_PHASES)
-    at: timedelta | None = None
+    phases = tuple(phase for *_, phase in COMPACTION_PHASES)
+    at = None
 
-    def next(self) -> Work:
-        later = self.at or timedelta(hours=self.stage.chance.choice([0, 0, 12, 72, 1000]))
-        return "compact", self.stage.environ, (self.stage.now + later).isoformat()
+    def next(self):
+        later = self.at or timedelta(hours=self.chance.choice([0, 0, 12, 72, 1000]))
+        return "compact", self.stage.environ, (self.now + later).isoformat()
 
 
-@dataclass
 class Publications(Kind):
     """`wme publish`, again and again."""
 
-    phases: tuple[str, ...] = ("publish",)
+    phases = ("publish",)
 
-    def next(self) -> Work:
-        return "publish", self.stage.environ, self.stage.now.isoformat()
+    def next(self):
+        return "publish", self.stage.environ, self.now.isoformat()
 
 
-@dataclass
 class Readers(Kind):
-    """One that opens the published file for each question, and keeps some files open for a while."""
+    """One that opens the published file for each question; `states`: what all readers found, by its revision."""
 
-    phases: tuple[str, ...] = ("question",)
-    struck: float = 0.3
-    keep: bool = False
-    #: What is found in one publication, by its revision; of all readers.
-    states: dict[int, list[int]] = field(default_factory=dict)
+    phases = ("question",)
+    struck = 0.3
 
-    def start(self) -> Run:
-        seed = self.stage.chance.randint(0, 1 << 30)
-        return self.stage.runner.call(ACTORS, "read", str(self.stage.data), seed, self.keep, asked=True)
+    def __init__(self, stage, states, *, keep):
+        super().__init__(stage)
+        self.states, self.keep = states, keep
 
-    def next(self) -> Work:
+    def start(self):
+        seed = self.chance.randint(0, 1 << 30)
+        return self.stage.runner.call(ACTORS, "read", str(self.stage.data), seed, self.keep)
+
+    def next(self):
         return ()
 
-    def read(self, line: str) -> None:
+    def read(self, line):
         if line.startswith("found "):
             revision, *found = json.loads(line[6:])
             assert self.states.setdefault(revision, found) == found, f"revision {revision} was published in two ways"
             self.counts["answers"] += 1
 
-    def ask(self) -> None:
+    def ask(self):
         """Ask, if the last question was answered."""
         if not self.works:
             self.begin()
@@ -310,24 +240,21 @@ class Campaign:
     compactions: Compactions
     publications: Publications
     readers: list[Readers]
-    chance: random.Random
+    chance: Random
     curious: float
     cuts: float = 0.0
-    has_share: Callable[[Campaign], bool] = lambda _: True
+    has_share: Callable[["Campaign"], bool] = lambda _: True
 
     @property
-    def kinds(self) -> Iterator[Kind]:
+    def kinds(self):
         yield from (self.hours, self.snapshots, self.compactions, self.publications, *self.readers)
 
     @property
-    def kills(self) -> int:
+    def kills(self):
         return sum(kind.kills for kind in self.kinds)
 
-    def play(self) -> None:
-        """Run until all work is done and every kind was killed often enough.
-
-        Hours and snapshots must be complete, and enough must be done between the kills.
-        """
+    def play(self):
+        """Run until all hours and snapshots are done, every kind was struck often enough, and enough was done."""
         loops = self.compactions, self.publications
         while True:
             is_struck = all(kind.kills >= kind.wanted for kind in self.kinds if kind is not self.hours)
@@ -344,43 +271,39 @@ class Campaign:
         while any(kind.works for kind in loops):
             self._step()
 
-    def finish(self) -> None:
+    def finish(self):
         """Compact what is left and publish, without a kill, and let readers see it and end."""
-        wanted = [kind.wanted for kind in self.kinds]
         for kind in self.kinds:
-            kind.wanted = 0
+            kind.struck = 0.0
         for kind in (self.compactions, self.publications):
             kind.begin()
             while kind.works:
                 self._step()
         for reader in self.readers:
-            reader.counts["answers"], before = 0, reader.counts["answers"]
-            while not reader.counts["answers"]:
+            before = reader.counts["answers"]
+            while reader.counts["answers"] == before:
                 reader.ask()
                 self._step()
-            reader.counts["answers"] += before
         for kind in self.kinds:
             while kind.run is not None:
-                kind.run.hush()
+                kind.run.stdin.close()
                 self._step()
-        for kind, number in zip(self.kinds, wanted, strict=True):
-            kind.wanted = number
 
-    def _step(self) -> None:
+    def _step(self):
         """Wait for the next report or the next kill, and take it in."""
         going = [kind for kind in self.kinds if kind.run is not None]
         times = [kind.kill_at for kind in going if kind.kill_at]
         patience = min([max(0.0, at - time.monotonic()) for at in times], default=PATIENCE_SECONDS)
-        ready, _, _ = select.select([kind.run.pipe for kind in going if kind.run is not None], [], [], patience)
+        ready, _, _ = select.select([kind.run.stdout for kind in going], [], [], patience)
         assert ready or times, f"nothing is reported any more: {[(k.name, k.run and k.run.lines[-3:]) for k in going]}"
         for kind in going:
-            if kind.run is not None and kind.run.pipe in ready:
+            if kind.run is not None and kind.run.stdout in ready:
                 self._happened(kind, kind.listen())
             if kind.strike() and self.chance.random() < self.cuts:
                 for other in going:
                     other.strike(now=True)
 
-    def _happened(self, kind: Kind, lines: list[str]) -> None:
+    def _happened(self, kind, lines):
         if "= []" in lines and not isinstance(kind, Readers | Publications):
             for other in (self.compactions, self.publications):
                 other.stirred |= other is not kind
@@ -389,18 +312,12 @@ class Campaign:
                 if self.chance.random() < self.curious:
                     reader.ask()
 
-    def close(self) -> None:
+    def close(self):
         """End what is still there."""
         for kind in self.kinds:
             if kind.run is not None:
                 kind.run.abandon()
 
-    def __str__(self) -> str:
-        told = []
-        for kind in self.kinds:
-            where = ", ".join(f"{phase} {count}" for phase, count in sorted(kind.killed_in.items()))
-            counts = ", ".join(f"{what} {count}" for what, count in sorted(kind.counts.items()))
-            told.append(
-                f"{kind.name}: {kind.begun} begun, {kind.kills} killed ({where}), {kind.missed} missed; {counts}"
-            )
+    def __str__(self):
+        told = (f"{kind.name}: killed in {dict(kind.killed_in)}; {dict(kind.counts)}" for kind in self.kinds)
         return "\n".join([f"{self.kills} kills", *told])

@@ -1,11 +1,7 @@
-"""The main job in processes of its own: a sandbox in this one, data folders, and runs that can be killed.
-
-Belongs here: starting, watching and ending processes. Does not belong here: what tests expect of them.
-"""
-
-from __future__ import annotations
+"""Starts, watches and ends processes of the main job, with a sandbox in this process and data folders."""
 
 import contextlib
+import hashlib
 import io
 import json
 import os
@@ -19,26 +15,20 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from filelock import FileLock
 
 from pipelines import cli
 from pipelines.process import processes
-from resources.sandbox import Settings, running
+from resources.sandbox import Sandbox, Settings, running
 from resources.warehouse import warehouse
 from tests import builds
 from tests.e2e.forkserver import without_history
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from resources.sandbox import Sandbox
-    from tests.e2e.interface import Mirror
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECTS = ("enwiki", "frwiki")
@@ -46,10 +36,25 @@ PROJECTS = ("enwiki", "frwiki")
 UNFINISHED = ("*.part", "*.part.*", "*.tmp", ".*.tmp", "*.unfinished", "*.wal")
 #: `wme`, as a program.
 WME = "from pipelines.__main__ import main; main()"
+#: Calls a function of a module, as `Runner.call` asks for it.
+CALL = "import json, sys; from tests.e2e import forkserver; forkserver.call(*json.loads(sys.argv[1]))"
+#: `wme`, which ends itself by SIGKILL when it is about to move, link or remove the n-th path with a pattern in it.
+KILLED_AT = """
+import itertools, os, re, signal, sys
+at, last, count = re.compile(sys.argv.pop(1)), int(sys.argv.pop(1)), itertools.count()
+def look(event, arguments):
+    if event in {"os.rename", "os.link", "os.remove", "os.rmdir"}:
+        path = arguments[1] if event in {"os.rename", "os.link"} else arguments[0]
+        if at.search(str(path)) and next(count) == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(look)
+from pipelines.cli import main
+main()
+"""
 #: Longer than any run takes on a busy machine.
 PATIENCE_SECONDS = 240.0
 #: Runs and programs of the forking process that nobody has seen the end of.
-_going: list[Run | Program] = []
+_going = []
 
 
 @dataclass
@@ -60,7 +65,7 @@ class Account:
     username: str
     password: str
 
-    def environ(self, data: Path, **more: str) -> dict[str, str]:
+    def environ(self, data, **more):
         return {
             "WME_SANDBOX": "0",
             "WME_USERNAME": self.username,
@@ -78,7 +83,7 @@ class Account:
 
 
 @pytest.fixture(scope="session")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+def service(tmp_path_factory):
     """A sandbox with a small world on the real clock, as processes of their own meet it."""
     settings = Settings(
         state=tmp_path_factory.mktemp("service"), projects=PROJECTS, changes_per_hour=60, body_bytes=2000
@@ -88,7 +93,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
 
 
 @pytest.fixture(scope="session")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirror]:
+def served(tmp_path_factory):
     """A sandbox and `wme ui` in the background; those who use it come one after the other, and the last one ends it."""
     from tests.e2e.interface import serving
 
@@ -97,7 +102,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirror]:
 
 
 @pytest.fixture
-def account(service: Sandbox) -> Iterator[Account]:
+def account(service):
     """An account of its own at the shared sandbox; faults and seen requests are taken back."""
     username = f"operator-{os.urandom(4).hex()}"
     password = f"Passw0rd-{os.urandom(8).hex()}"
@@ -109,79 +114,102 @@ def account(service: Sandbox) -> Iterator[Account]:
 
 
 @pytest.fixture
-def environ(account: Account, tmp_path: Path) -> dict[str, str]:
+def environ(account, tmp_path):
     """The environment of an empty data folder with an account of its own."""
     return account.environ(tmp_path / "data")
 
 
 @pytest.fixture(scope="session")
-def hours() -> list[datetime]:
+def hours():
     """Three hours that are published whatever the minute, and are kept for long enough."""
     newest = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=3)
     return [newest - timedelta(hours=back) for back in (2, 1, 0)]
 
 
-@dataclass
-class Run:
-    """A run of the main job in a process of its own. `lines`: what it told, read so far."""
+class Program:
+    """A program in a process of its own, with those ways of `subprocess.Popen` that tests use."""
 
-    pid: int
-    pipe: int
-    lines: list[str] = field(default_factory=list)
-    ended: bool = False
-    asking: int | None = None
-    _rest: bytes = b""
-
-    def __post_init__(self) -> None:
+    def __init__(self, runner, text, arguments, environ, *, terminal=None, stderr=None):
+        pipes = [os.pipe() for _ in range(4)]
+        (stdin, asking), (answering, stdout), (complaining, complaints), (telling, told) = pipes
+        streams = [stdin, stdout, complaints if stderr is None else stderr] if terminal is None else [terminal] * 3
+        request = {"program": text, "arguments": arguments, "environ": environ}
+        self.pid = runner.fork(request, [*streams, told])
+        for descriptor in (stdin, stdout, complaints, told):
+            os.close(descriptor)
+        self.stdin = os.fdopen(asking, "wb", buffering=0)
+        self.stdout, self.stderr = os.fdopen(answering), os.fdopen(complaining)
+        self.told = os.fdopen(telling, "rb")
+        self.returncode = None
         _going.append(self)
 
-    def wait_for(self, line: str) -> bool:
+    def send_signal(self, number):
+        """Send a signal, unless it has ended."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+    def communicate(self, timeout):
+        """What it writes until its end, which must come in time: else it is killed."""
+        self.stdin.close()
+        with ThreadPoolExecutor(2) as pool:
+            both = [pool.submit(stream.read) for stream in (self.stdout, self.stderr)]
+            if not select.select([self.told], [], [], timeout)[0]:
+                self.send_signal(signal.SIGKILL)
+                raise subprocess.TimeoutExpired(str(self.pid), timeout)
+            self.returncode = int(self.told.readline())
+            out, err = (one.result() for one in both)
+        self.close()
+        return out, err
+
+    def abandon(self):
+        """Kill it, and read no more."""
+        self.send_signal(signal.SIGKILL)
+        self.close()
+
+    def close(self):
+        for stream in (self.stdin, self.stdout, self.stderr, self.told):
+            stream.close()
+        _going[:] = [one for one in _going if one is not self]
+
+
+class Run(Program):
+    """A call that tells in lines how far it is. `lines`: what it told, read so far."""
+
+    def __init__(self, *what):
+        super().__init__(*what, stderr=2)
+        self.lines = []
+        self.ended = False
+        self._rest = b""
+
+    def wait_for(self, line):
         """Read until the run has told `line`; False when it ended before."""
         while line not in self.lines and not self.ended:
-            self._read(PATIENCE_SECONDS)
+            self.read()
         return line in self.lines
 
-    def kill(self) -> None:
+    def kill(self):
         """End the run with SIGKILL, wherever it is; one that has just ended by itself is left as it is."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
+        self.send_signal(signal.SIGKILL)
         self.finish()
 
-    def abandon(self) -> None:
-        """Kill it, and read no more."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
-        self._close()
-
-    def finish(self) -> list[str]:
-        """Read to the end; returns the sentences of what failed.
-
-        Raises:
-            RuntimeError: The run ended by an exception.
-        """
+    def finish(self):
+        """Read to the end; returns the sentences of what failed, unless it ended by an exception."""
         while not self.ended:
-            self._read(PATIENCE_SECONDS)
+            self.read()
         raised = [line for line in self.lines if line.startswith("!")]
         if raised:
             raise RuntimeError(raised[0])
         return next((json.loads(line[2:]) for line in self.lines if line.startswith("=")), ["the run was killed"])
 
-    def ask(self, question: str) -> None:
+    def ask(self, question):
         """Ask a question, in a line, of one that answers them, unless it is gone."""
-        assert self.asking is not None
         with contextlib.suppress(BrokenPipeError):
-            os.write(self.asking, f"{question}\n".encode())
-
-    def hush(self) -> None:
-        """Ask no more, at which it ends."""
-        if self.asking is not None:
-            os.close(self.asking)
-            self.asking = None
+            self.stdin.write(f"{question}\n".encode())
 
     @property
-    def phase(self) -> str:
+    def phase(self):
         """The phase under way when the run last told of one; `between` when in none."""
-        under_way: list[str] = []
+        under_way = []
         for line in self.lines:
             if line.startswith("> "):
                 under_way.append(line[2:])
@@ -189,208 +217,114 @@ class Run:
                 under_way.remove(line[2:])
         return under_way[-1] if under_way else "between"
 
-    def _read(self, seconds: float) -> None:
-        if not select.select([self.pipe], [], [], seconds)[0]:
-            os.kill(self.pid, signal.SIGKILL)
+    def read(self, seconds=PATIENCE_SECONDS):
+        """Take in what it tells next."""
+        if not select.select([self.stdout], [], [], seconds)[0]:
+            self.send_signal(signal.SIGKILL)
             raise TimeoutError(f"The run told nothing for {seconds:.0f} s; the last was {self.lines[-3:]}.")
-        data = os.read(self.pipe, 1 << 16)
+        data = os.read(self.stdout.fileno(), 1 << 16)
         if not data:
-            self._close()
+            self.ended = True
+            self.close()
             return
         *whole, self._rest = (self._rest + data).split(b"\n")
         self.lines += [line.decode() for line in whole]
 
-    def _close(self) -> None:
-        self.ended = True
-        os.close(self.pipe)
-        self.hush()
-        _going[:] = [one for one in _going if one is not self]
-
-
-class Program:
-    """A program in a process of its own, with those ways of `subprocess.Popen` that tests use."""
-
-    def __init__(self, out: int, err: int, told: int) -> None:
-        self.stdout = os.fdopen(out)
-        self.stderr = os.fdopen(err)
-        # nothing may be read ahead of a wait
-        self._told = os.fdopen(told, "rb", buffering=0)
-        self.pid = int(self._told.readline())
-        self.returncode: int | None = None
-        _going.append(self)
-
-    def send_signal(self, number: int) -> None:
-        """Send a signal, unless it has ended."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, number)
-
-    def communicate(self, timeout: float) -> tuple[str, str]:
-        """What it writes until its end, which must come in time: else it is killed.
-
-        Raises:
-            subprocess.TimeoutExpired: It did not end.
-        """
-        with ThreadPoolExecutor(2) as pool:
-            both = [pool.submit(stream.read) for stream in (self.stdout, self.stderr)]
-            if not select.select([self._told], [], [], timeout)[0]:
-                os.kill(self.pid, signal.SIGKILL)
-                raise subprocess.TimeoutExpired(str(self.pid), timeout)
-            self.returncode = int(self._told.readline())
-            out, err = (one.result() for one in both)
-        self._close()
-        return out, err
-
-    def abandon(self) -> None:
-        """Kill it, and read no more."""
-        self.send_signal(signal.SIGKILL)
-        self._close()
-
-    def _close(self) -> None:
-        for stream in (self.stdout, self.stderr, self._told):
-            stream.close()
-        _going.remove(self)
-
 
 class Runner:
-    """Forks runs from a process that has everything imported: a run starts in milliseconds.
+    """Forks programs from a process that has everything imported: a run starts in milliseconds."""
 
-    All workers have one such process, which ends with the last of them.
-    """
-
-    def __init__(self, place: Path) -> None:
-        lock = f"{place}.lock"
-        self._socket = socket.socket(socket.AF_UNIX)
-        with FileLock(lock):
-            try:
-                self._socket.connect(str(place))
-            except (FileNotFoundError, ConnectionRefusedError):
-                place.unlink(missing_ok=True)
-                with socket.socket(socket.AF_UNIX) as listening:
-                    listening.bind(str(place))
-                    listening.listen()
-                    subprocess.run(
-                        [sys.executable, Path(__file__).with_name("forkserver.py"), str(listening.fileno()), lock],
-                        pass_fds=[listening.fileno()],
-                        cwd=ROOT,
-                        env={**os.environ, "PYTHONPATH": str(ROOT), "DAGSTER_DISABLE_TELEMETRY": "1"},
-                        check=True,
-                    )
-                self._socket.connect(str(place))
+    def __init__(self):
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, Path(__file__).with_name("forkserver.py"), str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                cwd=ROOT,
+                env=bare() | {"PYTHONPATH": str(ROOT)},
+            )
         self._answers = self._socket.makefile("rb")
         assert self._answers.readline() == b"ready\n"
 
-    def start(self, environ: dict[str, str], hours: Sequence[datetime], **more: Any) -> Run:
-        """Start a run over `hours`.
+    def fork(self, request, descriptors):
+        """Have a program started with these standard streams and the pipe for its exit status; returns the pid."""
+        socket.send_fds(self._socket, [json.dumps(request).encode()], descriptors)
+        return int(self._answers.readline())
 
-        `more`: `reference=True` pulls the reference lists first; `history=False` keeps Dagster's history in memory.
-        """
-        request = {"environ": environ, "hours": [hour.isoformat() for hour in hours], **more}
-        return self.call("tests.e2e.forkserver", "run", request)
-
-    def call(self, module: str, function: str, *arguments: Any, asked: bool = False) -> Run:
-        """Call a function of a module in a process of its own, with the pipe to report on.
-
-        With `asked`, behind it one of questions.
-        """
-        reading, writing = os.pipe()
-        asking = os.pipe() if asked else ()
-        request = json.dumps({"call": [module, function], "arguments": arguments})
-        descriptors = [*asking[:1], writing]
-        socket.send_fds(self._socket, [request.encode()], descriptors)
-        for descriptor in descriptors:
-            os.close(descriptor)
-        return Run(int(self._answers.readline()), reading, asking=asking[1] if asked else None)
-
-    def program(self, text: str, *arguments: str, environ: dict[str, str], terminal: int | None = None) -> Program:
+    def program(self, text, *arguments, environ, terminal=None):
         """Start a program as `python -c TEXT ARGUMENTS` would, but with everything imported already.
 
         For what is not about starting, nor about Dagster's definitions, which have the settings of those who import
         them. `environ` is all of its environment; `terminal` takes the place of the pipes.
         """
-        ours, theirs = zip(*(os.pipe() for _ in range(3)), strict=True)
-        nothing = os.open(os.devnull, os.O_RDONLY)
-        request = json.dumps({"program": text, "arguments": arguments, "environ": environ})
-        streams = [nothing, *theirs[:2]] if terminal is None else [terminal] * 3
-        socket.send_fds(self._socket, [request.encode()], [*streams, theirs[2]])
-        for descriptor in (nothing, *theirs):
-            os.close(descriptor)
-        self._answers.readline()  # of the process that waits for it
-        return Program(*ours)
+        return Program(self, text, arguments, environ, terminal=terminal)
 
-    def close(self) -> None:
+    def call(self, module, function, *arguments):
+        """Call a function of a module in a process of its own, with what it reports by."""
+        return Run(self, CALL, [json.dumps([module, function, arguments])], bare())
+
+    def start(self, environ, hours, **more):
+        """Start a run over `hours`; `reference=True` pulls the lists first, `history=False` keeps history in memory."""
+        request = {"environ": environ, "hours": [hour.isoformat() for hour in hours], **more}
+        return self.call("tests.e2e.forkserver", "run", request)
+
+    def close(self):
         self._answers.close()
         self._socket.close()
+        self._process.terminate()
+        self._process.wait()
 
 
 @pytest.fixture(scope="session")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of all workers of a run of the tests."""
-    base = tmp_path_factory.getbasetemp()
-    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-
-
-@pytest.fixture(scope="session")
-def runner(shared: Path) -> Iterator[Runner]:
+def runner():
     """Starts runs of the main job in processes of their own."""
-    runner = Runner(shared / "forkserver")
-    yield runner
-    runner.close()
+    with contextlib.closing(Runner()) as runner:
+        yield runner
 
 
 @pytest.fixture(autouse=True)
-def _nothing_goes_on() -> Iterator[None]:
+def _nothing_goes_on():
     """Runs and programs of a test that failed end with it, those that were stopped too."""
     yield
     for one in _going.copy():  # each takes itself away from it
         one.abandon()
 
 
-def is_sentence(text: str) -> bool:
+def is_sentence(text):
     """Whether a failure is told as people tell it, and nothing of Python's is left in it."""
     left = ("Traceback", "[Errno", 'File "', "Error:", "Exception")
     return text.strip().endswith(".") and not any(word in text for word in left)
 
 
-def between(first: datetime, last: datetime) -> tuple[str, ...]:
+def between(first, last):
     """The options of `wme run` for these hours and those between them."""
     return "--from", f"{first:%Y-%m-%dT%H}", "--to", f"{last:%Y-%m-%dT%H}"
 
 
-def bare() -> dict[str, str]:
+def bare():
     """The environment without anything of ours."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("WME_", "DAGSTER_HOME"))}
 
 
-@pytest.fixture
-def wme() -> Callable[..., subprocess.Popen[str]]:
-    """Starts `wme` with arguments and an environment; standard output and error are pipes."""
-
-    def start(*arguments: str, environ: dict[str, str]) -> subprocess.Popen[str]:
-        # and not `-c`: where Python was started without a file, DuckDB draws a bar into the answer to a question that
-        # takes two seconds
-        return subprocess.Popen(
-            [sys.executable, "-m", "pipelines", *arguments],
-            cwd=ROOT,
-            env=bare() | environ,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-
-    return start
+def started(*arguments, environ):
+    """Start `wme` with arguments and an environment; standard output and error are pipes."""
+    # and not `-c`: where Python was started without a file, DuckDB draws a bar into the answer to a question that takes
+    # two seconds
+    words, pipe = [sys.executable, "-m", "pipelines", *arguments], subprocess.PIPE
+    return subprocess.Popen(words, cwd=ROOT, env=bare() | environ, text=True, stdout=pipe, stderr=pipe)
 
 
 @pytest.fixture
-def forked(runner: Runner) -> Callable[..., Program]:
+def forked(runner):
     """Starts `wme` from a process that has everything imported: for what is not about starting."""
     return lambda *arguments, environ: runner.program(WME, *arguments, environ=bare() | environ)
 
 
 @pytest.fixture
-def killed(runner: Runner) -> Callable[..., str]:
+def killed(runner):
     """Runs a program that ends itself by SIGKILL, and returns what it wrote."""
 
-    def run(text: str, *arguments: str, environ: dict[str, str]) -> str:
+    def run(text, *arguments, environ):
         process = runner.program(text, *arguments, environ=bare() | environ)
         out, err = process.communicate(timeout=PATIENCE_SECONDS)
         assert process.returncode == -signal.SIGKILL, err
@@ -400,19 +334,21 @@ def killed(runner: Runner) -> Callable[..., str]:
 
 
 @pytest.fixture
-def on_terminal(runner: Runner) -> Callable[..., str]:
-    """Runs `wme` on a terminal of so many columns, to a good end, and returns what it showed."""
+def on_terminal(runner):
+    """Runs `wme` on a terminal of so many columns, with answers to prompts, to a good end; returns what it showed."""
 
-    def run(*arguments: str, environ: dict[str, str], columns: int) -> str:
+    def run(*arguments, environ, columns, answers=None):
         ours, theirs = pty.openpty()
         environ = bare() | environ | {"TERM": "xterm", "COLUMNS": str(columns), "PYTHONIOENCODING": "utf-8"}
         process = runner.program(WME, *arguments, environ=environ, terminal=theirs)
         os.close(theirs)
-        shown = b""
+        shown, waiting = b"", dict(answers or {})
         # reading from a terminal whose other end was closed is an error
         with contextlib.suppress(OSError):
             while piece := os.read(ours, 65536):
                 shown += piece
+                for prompt in [one for one in waiting if shown.endswith(f"{one}: ".encode())]:
+                    os.write(ours, f"{waiting.pop(prompt)}\n".encode())
         os.close(ours)
         text = shown.decode()
         process.communicate(timeout=PATIENCE_SECONDS)
@@ -423,12 +359,12 @@ def on_terminal(runner: Runner) -> Callable[..., str]:
 
 
 @pytest.fixture
-def mounted(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+def mounted(tmp_path):
     """Mounts a file system in memory with these options."""
     folder = tmp_path / "disk"
     folder.mkdir()
 
-    def mount(options: str) -> Path:
+    def mount(options):
         done = subprocess.run(
             ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], capture_output=True, text=True, check=False
         )
@@ -442,7 +378,36 @@ def mounted(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
     subprocess.run(["umount", "--lazy", str(folder)], capture_output=True, check=False)
 
 
-def unfinished(data: Path) -> set[str]:
+def contents(folder):
+    """Digests of all files of a folder."""
+    return {
+        path.relative_to(folder).as_posix(): hashlib.md5(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def digests(data, *, moments=True, project=None):
+    """Number and digest of all rows of every published table, perhaps of a project; without `moments`, no times."""
+    left_out = () if moments else ("loaded_at", "applied_at", "checked_at", "compacted_at")
+    with warehouse.Warehouse(data).connect_published() as connection:
+        tables = connection.execute(
+            "SELECT table_name, list(column_name) FROM duckdb_columns() WHERE schema_name = 'main' AND database_name = "
+            "current_database() AND table_name IN (SELECT table_name FROM duckdb_tables() UNION SELECT "
+            "'article_changes' UNION SELECT 'article_bodies' UNION SELECT 'snapshot_articles') AND table_name != "
+            "'about' GROUP BY ALL ORDER BY ALL"
+        ).fetchall()
+        found = {}
+        for name, columns in tables:
+            if project is None or "project_id" in columns:
+                kept = ", ".join(f'"{one}"' for one in columns if one not in left_out)
+                where = "" if project is None else f" WHERE project_id = '{project}'"
+                query = f"SELECT count(*), bit_xor(hash(t)), sum(hash(t)) FROM (SELECT {kept} FROM {name}{where}) AS t"
+                found[name] = connection.execute(query).fetchone()
+        return found
+
+
+def unfinished(data):
     """Names of the temporary files anywhere in a data folder; a sandbox's own folder is not looked at."""
     return {
         path.relative_to(data).as_posix()
@@ -452,14 +417,7 @@ def unfinished(data: Path) -> set[str]:
     }
 
 
-def until(
-    look: Callable[[], Any],
-    seconds: float = PATIENCE_SECONDS,
-    what: str = "It happens",
-    log: Path | None = None,
-    *,
-    pause: float = 0.002,
-) -> Any:
+def until(look, seconds=PATIENCE_SECONDS, what="It happens", log=None, *, pause=0.002):
     """What `look` finds; it is asked again as long as it finds nothing, after a pause in seconds."""
     end = time.monotonic() + seconds
     while not (found := look()):
@@ -475,14 +433,14 @@ class Told(NamedTuple):
     out: str
     err: str
 
-    def done(self, *words: str) -> Told:
+    def done(self, *words):
         """See that it went well, and said these words."""
         assert self.code == 0, self.err
         for word in words:
             assert word in self.out
         return self
 
-    def fails(self, *words: str, code: int = 1, out: str | None = None) -> Told:
+    def fails(self, *words, code=1, out=None):
         """See that it failed, and said so in a sentence with these words."""
         assert (self.code, is_sentence(self.err.replace("Error: ", "", 1))) == (code, True), self
         assert out in (None, self.out)
@@ -491,7 +449,7 @@ class Told(NamedTuple):
         return self
 
 
-def ran(*words: Any, environ: dict[str, str] | None = None, cwd: Path = ROOT, **options: Any) -> Told:
+def ran(*words, environ=None, cwd=ROOT, **options):
     """What a program told that was started as any other, to its end."""
     given = {"capture_output": True, "text": True, "timeout": 2 * PATIENCE_SECONDS} | options
     done = subprocess.run(words, cwd=cwd, env=environ, check=False, **given)
@@ -499,13 +457,10 @@ def ran(*words: Any, environ: dict[str, str] | None = None, cwd: Path = ROOT, **
 
 
 @pytest.fixture(scope="session")
-def call() -> Callable[..., Told]:
-    """Calls `wme` in this process, with an environment of its own: `call("status", environ=...)`.
+def call():
+    """Calls `wme` in this process: `call("status", environ=...)`; Dagster's history is in memory unless asked for."""
 
-    Dagster's history is in memory, unless it is asked for: it costs a third of a run.
-    """
-
-    def run(*arguments: str, environ: dict[str, str], stdin: str = "", history: bool = False) -> Told:
+    def run(*arguments, environ, stdin="", history=False):
         out, err = io.StringIO(), io.StringIO()
         with pytest.MonkeyPatch.context() as patch:
             for name in [name for name in os.environ if name.startswith("WME_")]:
@@ -522,7 +477,7 @@ def call() -> Callable[..., Told]:
                 patch.setattr(warehouse, "Connector", builds.Keeping)
             patch.setattr(sys, "argv", ["wme", *arguments])
             patch.setattr(sys, "stdin", io.StringIO(stdin))
-            code: Any = 0
+            code = 0
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
                 try:
                     cli.main()
@@ -538,18 +493,17 @@ def call() -> Callable[..., Told]:
 
 
 @pytest.fixture(scope="session")
-def made_once(
-    service: Sandbox, call: Callable[..., Told], shared: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[..., tuple[dict[str, str], Told]]:
-    """A data folder that one worker makes by `wme run`, perhaps going on from another one: its environment, and what
-    the run told.
+def made_once(service, call, tmp_path_factory):
+    """Makes a data folder by `wme run`, perhaps going on from another one, in one worker.
 
-    Each worker has a copy that belongs to its own sandbox: their worlds are the same.
+    Each worker gets a copy that belongs to its own sandbox, as its environment, and what the run told.
     """
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     filler = Account(service, "filler", "Passw0rd-of-the-filler")
     service.accounts.create(filler.username, filler.password, groups=["group_3"])
 
-    def make(name: str, *words: str, since: dict[str, str] | None = None, **more: str) -> tuple[dict[str, str], Told]:
+    def make(name, *words, since=None, **more):
         made = shared / f"made-{name}"
         with FileLock(f"{made}.lock"):
             if not (ended := made / "ended.json").exists():
@@ -571,16 +525,14 @@ def made_once(
 
 
 @pytest.fixture(scope="session")
-def filled(made_once: Callable[..., tuple[dict[str, str], Told]], hours: list[datetime]) -> tuple[dict[str, str], Told]:
+def filled(made_once, hours):
     """A data folder with the two older of the hours, loaded by `wme run`: its environment, and the run's output."""
     first, last = (f"{hour:%Y-%m-%dT%H}" for hour in hours[:2])
     return made_once(f"filled-{first}", "--from", first, "--to", last)
 
 
 @pytest.fixture(scope="session")
-def mirrored(
-    filled: tuple[dict[str, str], Told], made_once: Callable[..., tuple[dict[str, str], Told]], hours: list[datetime]
-) -> dict[str, str]:
+def mirrored(filled, made_once, hours):
     """The environment of that folder with a snapshot of one project, and the newest hour, which the other has not."""
     last = f"{hours[2]:%Y-%m-%dT%H}"
     words = ("--snapshots", "--from", last, "--no-reference")
@@ -590,10 +542,10 @@ def mirrored(
 
 
 @pytest.fixture
-def copy(call: Callable[..., Told], tmp_path: Path) -> Callable[..., dict[str, str]]:
+def copy(call, tmp_path):
     """Copies a data folder, and returns the environment of the copy."""
 
-    def make(environ: dict[str, str], data: Path = tmp_path / "data") -> dict[str, str]:
+    def make(environ, data=tmp_path / "data"):
         copied = environ | {"WME_DATA": str(shutil.copytree(environ["WME_DATA"], data))}
         assert call("relocate", environ=copied).code == 0
         return copied

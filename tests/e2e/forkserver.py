@@ -1,14 +1,11 @@
-"""A process that has everything imported, and forks a call of a function, or a program, for each request.
+"""A process that has everything imported, and forks a program for each request.
 
-Started by the tests as `python forkserver.py DESCRIPTOR LOCK`, with a socket that it listens on. A request is a line of
-JSON on a connection and, with it, the write end of a pipe; the answer is the pid. A function is called with the pipe
-and its arguments. A run of the main job tells on its pipe, in lines, which phase it enters and leaves and, at last,
-what failed. Whoever holds the read end knows of a killed run exactly where it was, without a second clock.
+Started by the tests as `python forkserver.py DESCRIPTOR`, with a socket. A request is JSON and, with it, the standard
+streams of a program and a pipe; the answer is the pid. A program is a text in Python with arguments, as after
+`python -c`, and an environment. On its pipe stands, when it has ended, its exit status as `subprocess` has it.
 
-A program is a text in Python with arguments, as after `python -c`, and has an environment and standard streams of its
-own. On its pipe stands, when it has ended, its exit status as `subprocess` has it.
-
-Belongs here: telling phases apart from outside of the product. Does not belong here: killing, and what to expect then.
+A run of the main job is a program that tells on its standard output, in lines, which phase it enters and leaves and, at
+last, what failed. Whoever holds the read end knows of a killed run exactly where it was, without a second clock.
 """
 
 import atexit
@@ -18,13 +15,11 @@ import importlib
 import json
 import os
 import select
-import signal
 import socket
 import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -32,7 +27,6 @@ from typing import Any
 
 import dagster as dg
 import dagster._time
-from filelock import FileLock
 
 from assets import snapshots
 from assets.steps import hour, hourly_run
@@ -59,19 +53,13 @@ PHASES: tuple[tuple[Any, str, str], ...] = (
 )
 
 
-def watch(tell: Callable[[str], None], phases: tuple[tuple[Any, str, str], ...] = PHASES) -> None:
-    """Have every phase tell when it is entered and left.
-
-    At the first one that `STOP_AT` of the environment names, the process stops itself.
-    """
+def watch(tell, phases=PHASES):
+    """Have every phase tell when it is entered and left."""
     for owner, name, phase in phases:
         original = getattr(owner, name)
 
-        def told(*arguments: Any, _original: Any = original, _phase: str = phase, **options: Any) -> Any:
+        def told(*arguments, _original=original, _phase=phase, **options):
             tell(f"> {_phase}")
-            if os.environ.get("STOP_AT") == _phase:
-                del os.environ["STOP_AT"]
-                os.kill(os.getpid(), signal.SIGSTOP)
             try:
                 return _original(*arguments, **options)
             finally:
@@ -80,38 +68,42 @@ def watch(tell: Callable[[str], None], phases: tuple[tuple[Any, str, str], ...] 
         setattr(owner, name, functools.wraps(original)(told))
 
 
-def stand_still(now: datetime) -> None:
-    """Have the client, the warehouse and Dagster live at a moment of a sandbox whose clock stands still.
-
-    Dagster would list a partition for each hour until today.
-    """
+def stand_still(now):
+    """Have all live at the moment of a sandbox's clock: Dagster would list a partition for each hour until today."""
     dagster._time._mockable_get_current_datetime = lambda: now
     for module, name in ((connection, "EnterpriseClient"), (adapters, "Warehouse")):
         setattr(module, name, functools.partial(getattr(module, name), clock=lambda: now))
 
 
 @contextmanager
-def without_history(home: Path) -> Iterator[dg.DagsterInstance]:
-    """Dagster's history in memory.
-
-    It costs three quarters of a run over small files, and is not what most kills are about.
-    """
+def without_history(home):
+    """Dagster's history in memory: on disk it costs three quarters of a run over small files."""
     home.mkdir(parents=True, exist_ok=True)
     with dg.DagsterInstance.ephemeral(tempdir=str(home)) as instance:
         yield instance
 
 
-def run(pipe: int, request: dict[str, Any]) -> None:
-    """Run the main job, and tell how far it is."""
+def call(module, function, arguments):
+    """Call a function with what it tells by, the standard output; what else is printed there goes with the errors."""
+    pipe = os.dup(1)
+    os.dup2(2, 1)
 
-    def tell(line: str) -> None:
+    def tell(line):
         os.write(pipe, f"{line}\n".encode())
 
+    try:
+        getattr(importlib.import_module(module), function)(tell, *arguments)
+    except BaseException as error:  # noqa: BLE001 - told to whoever asked
+        tell(" ".join(f"! {type(error).__name__}: {error}".splitlines()))
+
+
+def run(tell, request):
+    """Run the main job, and tell how far it is."""
     watch(tell)
     tell(f"= {json.dumps(main_job(request))}")
 
 
-def main_job(request: dict[str, Any]) -> list[str]:
+def main_job(request):
     """Run the main job as the request's environment describes it; returns the sentences of what failed."""
     os.environ.update(request["environ"])
     if not request.get("history", True):
@@ -132,7 +124,7 @@ def main_job(request: dict[str, Any]) -> list[str]:
     ).failures
 
 
-def program(request: dict[str, Any], streams: list[int]) -> int:
+def program(request, streams):
     """Be another program, in the way that an interpreter is; returns its exit status."""
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
@@ -154,35 +146,14 @@ def program(request: dict[str, Any], streams: list[int]) -> int:
         status = 1
     threading._shutdown()
     atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
     return status
 
 
-def keep(request: dict[str, Any], descriptors: list[int]) -> None:
-    """Have a program run in a child, and tell its pid and its status."""
-    *streams, pipe = descriptors
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    pid = os.fork()
-    if pid == 0:
-        os.close(pipe)
-        status = 1
-        try:
-            status = program(request, streams)
-        finally:
-            for stream in (sys.stdout, sys.stderr):
-                with suppress(OSError, ValueError):
-                    stream.flush()
-            os._exit(status)
-    for stream in streams:
-        os.close(stream)
-    os.write(pipe, f"{pid}\n".encode())
-    os.write(pipe, f"{os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])}\n".encode())
-
-
-def warm_up() -> None:
-    """Run nothing, once.
-
-    Dagster imports five hundred modules for its first run, which each forked run would do again.
-    """
+def warm_up():
+    """Run nothing, once: Dagster imports five hundred modules for its first run, which each fork would do again."""
 
     @dg.op
     def nothing() -> None:
@@ -202,61 +173,50 @@ def warm_up() -> None:
     del os.environ["DAGSTER_HOME"]
 
 
-def main() -> None:
-    """Serve the requests of all workers, as long as one is connected, in a process that nobody waits for."""
-    if os.fork():
-        os._exit(0)
+def main():
+    """Serve requests until the other end of the socket is closed."""
+    os.setsid()  # the terminal of whoever runs the tests is not that of the programs
+    requests, ends = socket.socket(fileno=int(sys.argv[1])), {}
     warm_up()
     # what was imported is no garbage: without this every fork looks through it, and so copies it, again and again
     gc.collect()
     gc.freeze()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the runs: the pipe tells their end
-    going = [socket.socket(fileno=int(sys.argv[1]))]
+    requests.sendall(b"ready\n")
     while True:
-        for ready in select.select(going, [], [])[0]:
-            if ready is going[0]:
-                going.append(ready.accept()[0])
-                going[-1].sendall(b"ready\n")
-            elif not serve(ready, going):
-                going.remove(ready)
-                ready.close()
-        if len(going) == 1:
-            # the folder may be gone with the tests; else nobody comes meanwhile
-            with suppress(OSError), FileLock(sys.argv[2]):
-                if select.select(going, [], [], 0)[0]:
-                    continue
-                os._exit(0)
-            os._exit(0)
+        for ready in select.select([requests, *ends], [], [])[0]:
+            if ready in ends:
+                end(ready, *ends.pop(ready))
+            else:
+                serve(requests, ends)
 
 
-def serve(requests: socket.socket, going: list[socket.socket]) -> bool:
-    """Fork for the next request; returns whether there was one."""
+def serve(requests, ends):
+    """Fork for the next request."""
     message, descriptors, _, _ = socket.recv_fds(requests, 1 << 16, 4)
     if not message:
-        return False
+        os._exit(0)
+    *streams, told = descriptors
     pid = os.fork()
     if pid == 0:
-        for one in going:
-            one.close()
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        requests.close()
+        os.close(told)
         status = 1
-        request = json.loads(message)
         try:
-            if "program" in request:
-                keep(request, descriptors)
-            else:
-                module, name = request["call"]
-                getattr(importlib.import_module(module), name)(*descriptors[::-1], *request["arguments"])
-            status = 0
-        except BaseException as error:  # noqa: BLE001 - told to whoever asked
-            text = " ".join(f"{type(error).__name__}: {error}".splitlines())
-            os.write(descriptors[-1], f"! {text}\n".encode())
+            status = program(json.loads(message), streams)
         finally:
             os._exit(status)
-    for descriptor in descriptors:
-        os.close(descriptor)
+    for stream in streams:
+        os.close(stream)
+    ends[os.pidfd_open(pid)] = pid, told
     requests.sendall(f"{pid}\n".encode())
-    return True
+
+
+def end(process, pid, told):
+    """Tell the status of a program that has ended, if anybody still asks."""
+    with suppress(BrokenPipeError):
+        os.write(told, f"{os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])}\n".encode())
+    os.close(told)
+    os.close(process)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,4 @@
-"""Dagster's UI as `wme ui` serves it, a sandbox as its service, each in its own processes, and a browser before it.
-
-Belongs here: starting and ending them, and asking the servers. Does not belong here: what tests expect of them.
-"""
+"""Dagster's UI as `wme ui` serves it, a sandbox as its service, each in its own processes, and a browser before it."""
 
 import json
 import os
@@ -10,15 +7,15 @@ import signal
 import subprocess
 import sys
 import tarfile
-import urllib.request
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import requests
 from playwright.sync_api import expect, sync_playwright
 
-from tests.e2e.conftest import ROOT, bare, until
+from tests.e2e.conftest import PROJECTS, ROOT, bare, until
 from tests.local_cluster import free_port
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -26,7 +23,6 @@ FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update"),
 )
-PROJECTS = ("enwiki", "frwiki")
 WME = Path(sys.executable).with_name("wme")
 
 
@@ -37,26 +33,17 @@ class Mirror:
     data: Path
     service: str
     port: int
-    environ: dict[str, str] = field(repr=False)
     log: Path
+    environ: dict[str, str] = field(default_factory=dict, repr=False)
     process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self):
         return f"http://127.0.0.1:{self.port}"
 
-    @property
-    def password(self):
-        return self.environ["WME_PASSWORD"]
-
     def ask(self, query, **variables):
         """The answer of Dagster's GraphQL."""
         return post(f"{self.url}/graphql", {"query": query, "variables": variables})["data"]
-
-    def fault(self, hour, project, **fault):
-        """Let the downloads of one file go wrong."""
-        path = f"/v2/batches/{hour:%Y-%m-%d}/{hour:%H}/{project}_namespace_0/download"
-        post(f"{self.service}/sandbox/faults", {"path": path, **fault})
 
     def partitions(self, layer):
         """Numbers of partitions that are materialized and that failed."""
@@ -102,9 +89,9 @@ def chromium(*flags):
 
 
 def post(url, content):
-    request = urllib.request.Request(url, json.dumps(content).encode(), {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=120) as answer:
-        return json.load(answer)
+    answer = requests.post(url, json=content, timeout=120)
+    answer.raise_for_status()
+    return answer.json()
 
 
 @contextmanager
@@ -134,7 +121,7 @@ def process(words, environ, log, **options):
 def serving(folder, **more):
     """A mirror with an empty data folder, as the script of an operator starts it: in the background."""
     state, service_port = folder / "sandbox", free_port()
-    mirror = Mirror(folder / "data", f"http://127.0.0.1:{service_port}", free_port(), {}, folder / "dagster.log")
+    mirror = Mirror(folder / "data", f"http://127.0.0.1:{service_port}", free_port(), folder / "dagster.log")
     serve = [sys.executable, "-m", "resources.sandbox", "serve", "--state", str(state), "--port", str(service_port)]
     serve += ["--projects", ",".join(PROJECTS), "--namespaces", "0", "--changes-per-hour", "12", "--body-bytes", "600"]
     serve += ["--prepare", "0"]
@@ -163,19 +150,14 @@ def left(session):
     """Processes of a session that have not ended."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
+        with suppress(OSError):
             name, _, rest = stat.read_text().rpartition(") ")
-        except OSError:
-            continue
-        state, _parent, _group, its_session = rest.split()[:4]
-        if int(its_session) == session and state != "Z":
-            found.append(int(name.split()[0]))
+            state, _parent, _group, its_session = rest.split()[:4]
+            if int(its_session) == session and state != "Z":
+                found.append(int(name.split()[0]))
     return found
 
 
 def answered(url):
-    try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return None
+    with suppress(OSError):
+        return requests.get(url, timeout=5).status_code == 200

@@ -1,15 +1,7 @@
-"""`wme auth` against the sandbox.
+"""`wme auth` against the sandbox: every flow of passwords and tokens, and where secrets may come from."""
 
-Every flow of passwords and tokens, what is told of it, and where secrets may come from.
-"""
-
-import contextlib
 import json
-import os
-import pty
-import select
 import stat
-import subprocess
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -18,7 +10,7 @@ import click
 import pytest
 
 from pipelines import cli
-from tests.e2e.conftest import PATIENCE_SECONDS, ROOT, WME, bare, ran
+from tests.e2e.conftest import bare, ran
 
 NEW_PASSWORD = "N3w-password!"
 WEAK = "weakling1"
@@ -44,9 +36,6 @@ def stored(environ):
     path = Path(environ["WME_DATA"]) / "state" / "tokens.json"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     return json.loads(path.read_bytes())
-
-
-# --- tokens ----------------------------------------------------------------------------------------------------------
 
 
 def test_login_status_refresh_revoke(auth, account, environ):
@@ -83,9 +72,6 @@ def test_status_for_machines(auth, account, service):
     assert datetime.fromisoformat(status["access_token"]["expires_at"]).tzinfo is not None
 
 
-# --- passwords --------------------------------------------------------------------------------------------------------
-
-
 def test_a_forgotten_password(auth, account, service):
     auth("forgot-password").done("`wme auth confirm-password`")
     code = service.accounts.outbox(account.username)[-1].secret
@@ -106,7 +92,7 @@ def test_a_forgotten_password(auth, account, service):
     assert (told.code, "`wme auth forgot-password`" in told.err) == (1, True)
 
 
-def test_a_changed_password_leaves_the_tokens(auth, account, environ):
+def test_a_changed_password_leaves_the_tokens(auth, account, environ, service):
     auth("login")
     before = stored(environ)
     auth("change-password", WME_PASSWORD="Wr0ng-password!", WME_NEW_PASSWORD=NEW_PASSWORD).fails(
@@ -116,19 +102,17 @@ def test_a_changed_password_leaves_the_tokens(auth, account, environ):
         "The new password does not contain an uppercase letter, a symbol."
     )
     auth("change-password", WME_NEW_PASSWORD="Ab1-").fails("The new password does not contain 8 characters.")
-    told = auth("change-password", WME_NEW_PASSWORD=NEW_PASSWORD).done()
+    # blank lines at the end are no surplus
+    told = auth("change-password", "--password-stdin", stdin=f"{NEW_PASSWORD}\r\n\n").done()
     assert told.out == "The new password has been set. Stored tokens stay valid. Update WME_PASSWORD.\n"
     # three refusals bought no token, and what is valid was kept
     assert stored(environ) == before
     assert auth("status", WME_PASSWORD="").code == 0
     assert auth("login").code == 1
     assert auth("login", WME_PASSWORD=NEW_PASSWORD).code == 0
-
-
-def test_a_password_is_changed_with_a_token_that_was_revoked(auth, account, service):
-    auth("login")
+    # and with a token that was revoked
     service.accounts.revoke_access(account.username)
-    assert auth("change-password", WME_NEW_PASSWORD=NEW_PASSWORD).code == 0
+    assert auth("change-password", WME_PASSWORD=NEW_PASSWORD, WME_NEW_PASSWORD="0ther-Password!").code == 0
 
 
 @pytest.fixture
@@ -138,8 +122,8 @@ def invited(account, service, tmp_path, call):
     service.accounts.create(name, "Temporary-1!", groups=["group_3"], temporary=True)
     environ = account.environ(tmp_path / "invited", WME_USERNAME=name, WME_PASSWORD="Temporary-1!")
 
-    def run(*words, stdin="", **more):
-        return call("auth", *words, environ=environ | more, stdin=stdin)
+    def run(*words, **more):
+        return call("auth", *words, environ=environ | more)
 
     run.environ = environ
     return run
@@ -155,7 +139,10 @@ def test_the_challenge_of_a_login_is_answered(invited, service):
     assert "The service requires a new password: run `wme auth new-password`." in invited("status").out
     assert json.loads(invited("status", "--json").out)["new_password_required"] is True
     service.requests.clear()
-    # with the session that was kept: no old password is needed
+    # with the session that was kept: no old password is needed, and a weak new one does not spend it
+    invited("new-password", WME_NEW_PASSWORD=WEAK).fails(
+        "The new password does not contain an uppercase letter, a symbol."
+    )
     invited("new-password", WME_PASSWORD="", WME_NEW_PASSWORD=NEW_PASSWORD).done()
     assert sessions(service) == 0
     assert "challenge" not in stored(invited.environ)
@@ -177,19 +164,6 @@ def test_a_challenge_that_has_expired(invited, service):
     assert sessions(service) == 1
 
 
-def test_a_weak_password_does_not_spend_the_challenge(invited, service):
-    invited("login")
-    service.requests.clear()
-    invited("new-password", WME_NEW_PASSWORD=WEAK).fails(
-        "The new password does not contain an uppercase letter, a symbol."
-    )
-    assert invited("new-password", WME_NEW_PASSWORD=NEW_PASSWORD).code == 0
-    assert sessions(service) == 0
-
-
-# --- where secrets come from ------------------------------------------------------------------------------------------
-
-
 def test_no_option_takes_a_secret():
     for name, command in cli.wme.get_command(None, "auth").commands.items():
         for parameter in command.params:
@@ -197,12 +171,11 @@ def test_no_option_takes_a_secret():
             assert parameter.is_flag, f"wme auth {name} {parameter.name}"
 
 
-@pytest.mark.parametrize("words", [("login", "Secret-0!"), ("confirm-password", "123456", "Secret-0!")])
-def test_what_is_typed_as_an_argument_is_not_repeated(auth, words):
-    told = auth(*words).fails(code=2)
-    assert "Secret-0!" not in told.err
-    assert "123456" not in told.err
-    assert "--password-stdin" in told.err
+def test_what_is_typed_as_an_argument_is_not_repeated(auth):
+    for words in (("login", "Secret-0!"), ("confirm-password", "123456", "Secret-0!")):
+        told = auth(*words).fails("--password-stdin", code=2)
+        assert "Secret-0!" not in told.err
+        assert "123456" not in told.err
 
 
 @pytest.mark.parametrize(
@@ -234,12 +207,6 @@ def test_surplus_lines_are_refused_and_nothing_is_sent(auth, account, service, c
     assert auth("login").code == 0
 
 
-def test_blank_lines_at_the_end_are_no_surplus(auth):
-    stdin = f"{NEW_PASSWORD}\r\n\n"
-    assert auth("change-password", "--password-stdin", stdin=stdin).code == 0
-    assert auth("login", WME_PASSWORD=NEW_PASSWORD).code == 0
-
-
 def test_standard_input_that_is_not_text_is_refused(account, environ, tmp_path):
     environ |= {"WME_PASSWORD": "", "PYTHONUTF8": "1", "PYTHONIOENCODING": "utf-8:strict"}
     for words in (("auth", "login", "--password-stdin"), ("sql",)):
@@ -248,35 +215,10 @@ def test_standard_input_that_is_not_text_is_refused(account, environ, tmp_path):
         told.fails("Standard input is not UTF-8 text. Nothing was", code=2)
 
 
-def test_a_terminal_asks_and_shows_nothing(account, environ):
-    """Every prompt is answered as it comes; what the terminal shows has no answer in it."""
+def test_a_terminal_asks_and_shows_nothing(account, environ, on_terminal):
     answers = {"Password": account.password, "New password": NEW_PASSWORD, "Repeat the new password": NEW_PASSWORD}
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-c", WME, "auth", "change-password"],
-        cwd=ROOT,
-        env=bare() | environ | {"WME_PASSWORD": "", "TERM": "xterm", "COLUMNS": "200"},
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-    )
-    os.close(theirs)
-    shown, waiting = b"", dict(answers)
-    with contextlib.suppress(OSError):  # reading from a terminal whose other end was closed
-        while True:
-            assert select.select([ours], [], [], PATIENCE_SECONDS)[0], shown
-            if not (piece := os.read(ours, 4096)):
-                break
-            shown += piece
-            for prompt in list(waiting):
-                if shown.endswith(f"{prompt}: ".encode()):
-                    os.write(ours, waiting.pop(prompt).encode() + b"\n")
-                    break
-    os.close(ours)
-    process.wait(timeout=PATIENCE_SECONDS)
-    text = shown.decode()
-    assert process.returncode == 0, text
+    environ |= {"WME_PASSWORD": ""}
+    text = on_terminal("auth", "change-password", environ=environ, columns=200, answers=answers)
     assert "The new password has been set." in text
     for answer in answers.values():
         assert answer not in text

@@ -1,7 +1,4 @@
-"""Backups of a mirror that is used meanwhile.
-
-Killed on the way, taken again, restored elsewhere and compared row by row.
-"""
+"""Backups of a mirror in use: killed on the way, taken again, restored elsewhere and compared row by row."""
 
 import hashlib
 import shutil
@@ -12,49 +9,7 @@ import pytest
 from resources import backup as backups
 from resources import datasets
 from resources.warehouse import Warehouse
-
-#: Ends its process by SIGKILL when a file or folder is about to get a name that a pattern is found in.
-KILLED = """
-import os, re, signal, sys
-at = re.compile(sys.argv.pop(1))
-def look(event, arguments):
-    if event in {"os.rename", "os.link"} and at.search(str(arguments[1])):
-        os.kill(os.getpid(), signal.SIGKILL)
-sys.addaudithook(look)
-from pipelines.cli import main
-main()
-"""
-#: When something was done, which is another time in each mirror.
-MOMENTS = ("loaded_at", "applied_at", "checked_at", "compacted_at")
-
-
-def digests(data, *, moments=True):
-    """Number and digest of all rows of every published table, bodies included.
-
-    Details of the publication itself are left out.
-    """
-    with Warehouse(data).connect_published() as connection:
-        columns = connection.execute(
-            "SELECT table_name, list(column_name) FROM duckdb_columns() WHERE schema_name = 'main' AND database_name = "
-            "current_database() AND table_name IN (SELECT table_name FROM duckdb_tables() UNION SELECT "
-            "'article_changes' UNION SELECT 'article_bodies' UNION SELECT 'snapshot_articles') AND table_name != "
-            "'about' GROUP BY ALL ORDER BY ALL"
-        ).fetchall()
-        found = {}
-        for name, of in columns:
-            kept = ", ".join(f'"{one}"' for one in of if moments or one not in MOMENTS)
-            query = f"SELECT count(*), bit_xor(hash(t)), sum(hash(t)) FROM (SELECT {kept} FROM {name}) AS t"
-            found[name] = connection.execute(query).fetchone()
-        return found
-
-
-def contents(folder):
-    """Digests of all files of a folder."""
-    return {
-        path.relative_to(folder).as_posix(): hashlib.md5(path.read_bytes()).hexdigest()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
+from tests.e2e.conftest import KILLED_AT, contents, digests
 
 
 @pytest.fixture
@@ -69,7 +24,7 @@ def test_what_was_backed_up_during_loads_and_kills_is_the_same_mirror(call, runn
     assert {"articles", "article_changes", "article_bodies", "hours", "loads", "codes"} <= before.keys()
     # killed as the first file comes, in the middle, and when all is there but the name
     for at in (r"build\.duckdb", r"/archive/", r"\d{6}Z$"):
-        killed(KILLED, at, "backup", str(to), environ=copied)
+        killed(KILLED_AT, at, "0", "backup", str(to), environ=copied)
         assert not backups.completed(to)
     call("restore", str(to), environ=copied | {"WME_DATA": str(tmp_path / "none")}).fails(
         "The folder contains an unfinished backup, which `wme backup` can resume."
@@ -82,7 +37,7 @@ def test_what_was_backed_up_during_loads_and_kills_is_the_same_mirror(call, runn
     # an hour is fetched, converted, loaded and published meanwhile
     loading = runner.start(copied, hours[2:])
     for at in (r"unfinished/lake/", r"history", r"backup\.json", r"build\.duckdb"):
-        killed(KILLED, at, "backup", str(to), environ=copied)
+        killed(KILLED_AT, at, "0", "backup", str(to), environ=copied)
         assert [one.path for one in backups.completed(to)] == [first.path]
     call("backup", str(to), environ=copied).done()
     assert loading.finish() == []
@@ -188,7 +143,7 @@ def test_a_killed_restore_goes_on_and_other_folders_are_left_alone(call, killed,
         call("backup", str(inside), environ=copied).fails("must not contain each other. Nothing was copied.")
     restored = copied | {"WME_DATA": str(tmp_path / "restored")}
     for at in (r"/lake/", r"build\.duckdb$", r"/warehouse\.duckdb$"):
-        killed(KILLED, at, "restore", str(to), environ=restored)
+        killed(KILLED_AT, at, "0", "restore", str(to), environ=restored)
     assert call("restore", str(to), environ=restored).code == 0
     assert digests(tmp_path / "restored") == digests(data)
     again = call("restore", str(to), environ=restored)
@@ -216,7 +171,7 @@ def test_the_archive_alone_makes_the_identical_warehouse(call, killed, mirrored,
         shutil.rmtree(data / made)
     (data / "warehouse.duckdb").unlink()
     service.requests.clear()
-    killed(KILLED, rf"article_changes/.*hour={hours[1]:%H}", "rebuild", environ=copied)
+    killed(KILLED_AT, rf"article_changes/.*hour={hours[1]:%H}", "0", "rebuild", environ=copied)
     call("rebuild", environ=copied).done()
     assert digests(data, moments=False) == before
     again = call("rebuild", environ=copied)

@@ -1,14 +1,9 @@
-"""Hours, snapshots, compaction, publication and readers at the same time, killed again and again.
-
-And the truth, row by row: `articles`, past moments, changes and bodies; with Wikidata, `entities` and what is derived
-from it.
-"""
+"""Hours, snapshots, compaction, publication and readers at once, killed again and again, and the truth row by row."""
 
 import random
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,7 +16,7 @@ from resources.warehouse import Warehouse
 from resources.warehouse.database.connect import locked
 from tests import entity_truth
 from tests.builds import lay
-from tests.e2e.campaign import Campaign, Compactions, Hours, Publications, Readers, Snapshots, Stage
+from tests.e2e.campaign import Campaign, Compactions, Hours, Publications, Readers, Snapshots
 from tests.e2e.conftest import Account, unfinished
 from tests.truth import HOUR, Published, Truth, assert_rebuilt_alike, assert_same
 
@@ -30,59 +25,34 @@ NAMESPACES = (0, 10)
 SHARES = {"hours": 24, "snapshots": 16, "compactions": 30, "publications": 22, "readers": 8}
 
 
-@dataclass(frozen=True)
-class Size:
-    """How much a campaign takes in, and how often it is struck."""
+def check(tmp_path, runner, seed, *, hours, moments, kills, curious, together=1, cuts=0.0, has_share=None, **world):
+    """Play a campaign over so much, struck so often, and see that what is left is the truth.
 
-    hours: int
-    moments: int
-    kills: int
-    changes: int
-    articles: int
-    curious: float
-    #: Of Wikidata.
-    entities: int = 0
-    #: Snapshots that a run brings in.
-    together: int = 1
-    #: How likely a kill strikes all at once.
-    cuts: float = 0.0
-    chunk_bytes: int = 15_000
-    projects: tuple[str, ...] = ("enwiki", "frwiki")
-    #: Whether enough was done between the kills; the last day goes on until it was.
-    has_share: Callable[[Campaign], bool] = lambda _: True
-
-
-def check(tmp_path, runner, seed, size):
+    `together`: snapshots that a run brings in. `cuts`: how likely a kill strikes all at once. `has_share`: whether
+    enough was done between the kills; the last day goes on until it was. `world`: further settings of the sandbox.
+    """
     chance = random.Random(seed)
     start = datetime(2026, 2, 3, 5, 20, tzinfo=UTC) + timedelta(days=seed % 100)
-    settings = Settings(
-        state=tmp_path / "sandbox",
-        seed=seed,
-        now=start,
-        projects=size.projects,
-        namespaces=NAMESPACES,
-        changes_per_hour=size.changes,
-        articles=size.articles,
-        entities=size.entities,
-        body_bytes=400,
-        chunk_bytes=size.chunk_bytes,
-        single_member=seed % 2 == 0,
-    )
+    given = {"projects": ("enwiki", "frwiki"), "namespaces": NAMESPACES, "entities": 0} | world
+    small = {"body_bytes": 400, "chunk_bytes": 15_000, "single_member": seed % 2 == 0}
+    settings = Settings(state=tmp_path / "sandbox", seed=seed, now=start, **given, **small)
+    projects = settings.projects
     with running(settings) as sandbox:
         account = Account(sandbox, "operator", "Passw0rd-operator")
         sandbox.accounts.create(account.username, account.password, groups=["group_3"])
         data, world = lay(tmp_path / "data"), sandbox.world
-        scope = {"WME_PROJECTS": ",".join(size.projects), "WME_NAMESPACES": ",".join(map(str, NAMESPACES))}
-        scope["WME_WIKIDATA"] = str(int(size.entities > 0))
-        stage = Stage(runner, sandbox, data, account.environ(data, **scope), size.projects, NAMESPACES, chance)
-        readers = [Readers(stage), Readers(stage, keep=True)]
-        readers[1].states = readers[0].states
+        scope = {"WME_PROJECTS": ",".join(projects), "WME_NAMESPACES": ",".join(map(str, NAMESPACES))}
+        scope["WME_WIKIDATA"] = str(int(settings.entities > 0))
+        stage = SimpleNamespace(runner=runner, sandbox=sandbox, data=data, projects=projects, namespaces=NAMESPACES)
+        stage.environ, stage.chance = account.environ(data, **scope), chance
+        states = {}
+        readers = [Readers(stage, states, keep=keep) for keep in (False, True)]
         kinds = Hours(stage), Snapshots(stage), Compactions(stage), Publications(stage)
-        campaign = Campaign(*kinds, readers, chance, size.curious, size.cuts)
+        campaign = Campaign(*kinds, readers, chance, curious, cuts)
         identifiers = [*world.snapshot_identifiers(), *world.entity_identifiers()]
         times = [world.snapshot_times(identifier, start) for identifier in identifiers]
         first = min(times)[0].replace(minute=0, second=0, microsecond=0) - HOUR
-        wanted = [first + number * HOUR for number in range(size.hours)]
+        wanted = [first + number * HOUR for number in range(hours)]
         try:
             # something to read
             campaign.hours.queue = [((wanted[0],), False)]
@@ -90,24 +60,24 @@ def check(tmp_path, runner, seed, size):
             campaign.readers = []
             campaign.play()
             campaign.readers = readers
-            while len(campaign.hours.done) < size.hours:
+            while len(campaign.hours.done) < hours:
                 new = sorted(
                     hour for hour in listed_hours(sandbox) if hour in wanted[1:] and hour not in campaign.hours.done
                 )
-                campaign.hours.queue = [(hours, False) for hours in pieces(new, chance, 6)]
+                campaign.hours.queue = [(some, False) for some in pieces(new, chance, 6)]
                 campaign.hours.queue.insert(chance.randint(0, len(new) // 6), ((chance.choice(new),), True))
                 names = chance.sample(identifiers, len(identifiers))
                 campaign.snapshots.queue = [
-                    tuple(names[place : place + size.together]) for place in range(0, len(names), size.together)
+                    tuple(names[place : place + together]) for place in range(0, len(names), together)
                 ]
-                part = (len(campaign.hours.done) + len(new)) / size.hours
+                part = (len(campaign.hours.done) + len(new)) / hours
                 for kind in campaign.kinds:
                     # the second reader never closes its first file
-                    kind.wanted = 0 if kind is readers[1] else round(SHARES[kind.name] / 100 * size.kills * part)
-                if part == 1:
-                    campaign.has_share = size.has_share
+                    kind.wanted = 0 if kind is readers[1] else round(SHARES[kind.name] / 100 * kills * part)
+                if part == 1 and has_share is not None:
+                    campaign.has_share = has_share
                 campaign.play()
-                if len(campaign.hours.done) < size.hours:
+                if len(campaign.hours.done) < hours:
                     sandbox.clock.set(min(sandbox.clock.now() + timedelta(days=1), wanted[-1] + 2 * HOUR))
             campaign.compactions.at = timedelta(days=60)
             campaign.finish()
@@ -115,8 +85,8 @@ def check(tmp_path, runner, seed, size):
             campaign.close()
         sys.stdout.write(f"\nseed {seed}: {campaign}\n")
         warehouse = Warehouse(data, clock=sandbox.clock.now)
-        check_truth(warehouse, Truth(world, size.projects, NAMESPACES), wanted, chance, size.moments)
-        if size.entities:
+        check_truth(warehouse, Truth(world, projects, NAMESPACES), wanted, chance, moments)
+        if settings.entities:
             entities = entity_truth.truth(world, world.export_started_at(entity_truth.WIKI, wanted[-1]))
             entity_truth.assert_same(entity_truth.found_rows(warehouse, "entities"), entities)
             entity_truth.assert_derived(warehouse, entities)
@@ -201,10 +171,10 @@ def answers(campaign):
 
 @pytest.mark.timeout(900)  # half a minute, or many on a machine that others use as well
 def test_everything_at_once_and_killed_is_the_truth(tmp_path, runner):
-    size = Size(3, 2, kills=8, changes=25, articles=40, curious=0.15, together=4, projects=("frwiki",))
+    size = {"hours": 3, "moments": 2, "kills": 8, "together": 4, "curious": 0.15}
+    world = {"changes_per_hour": 25, "articles": 40, "projects": ("frwiki",)}
     # on a fast machine all else is done before a reader has asked often enough
-    size = replace(size, has_share=lambda campaign: answers(campaign) >= 3)
-    campaign = check(tmp_path, runner, 1, size)
+    campaign = check(tmp_path, runner, 1, **size, **world, has_share=lambda campaign: answers(campaign) >= 3)
     assert all(kind.kills for kind in campaign.kinds if kind.wanted)
     assert campaign.kills >= 8
     assert count(campaign.compactions, "compacted") >= 1
@@ -215,22 +185,20 @@ def test_everything_at_once_and_killed_is_the_truth(tmp_path, runner):
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
 def test_everything_at_once_and_killed_a_hundred_times_is_the_truth(tmp_path, runner, seed):
-    size = Size(30, 10, kills=100, changes=40, articles=60, curious=0.2, entities=125 if seed % 2 else 0)
-    check_many(tmp_path, runner, seed, size)
+    check_many(tmp_path, runner, seed, hours=30, moments=10, kills=100, entities=125 if seed % 2 else 0)
 
 
 @pytest.mark.soak
 def test_everything_at_once_and_the_power_cut_is_the_truth(tmp_path, runner):
-    size = Size(hours=12, moments=5, kills=60, changes=40, articles=60, curious=0.2, cuts=0.5)
-    check_many(tmp_path, runner, 5, size)
+    check_many(tmp_path, runner, 5, hours=12, moments=5, kills=60, cuts=0.5)
 
 
-def check_many(tmp_path, runner, seed, size):
+def check_many(tmp_path, runner, seed, *, kills, **size):
     """The campaign was one: every kind was killed in its midst, and each has done its work often."""
-    goes_on = replace(size, has_share=lambda campaign: all(shares(campaign, size.kills).values()))
-    campaign = check(tmp_path, runner, seed, goes_on)
-    assert campaign.kills >= size.kills
-    assert all(shares(campaign, size.kills).values()), shares(campaign, size.kills)
+    size |= {"kills": kills, "changes_per_hour": 40, "articles": 60, "curious": 0.2}
+    campaign = check(tmp_path, runner, seed, **size, has_share=lambda campaign: all(shares(campaign, kills).values()))
+    assert campaign.kills >= kills
+    assert all(shares(campaign, kills).values()), shares(campaign, kills)
 
 
 def shares(campaign, kills):

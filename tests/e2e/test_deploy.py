@@ -1,7 +1,4 @@
-"""What services are started from.
-
-Units for systemd, the image of containers. What they start exists and takes these words; linters find nothing wrong.
-"""
+"""What services are started from, units for systemd and the image of containers, exists and takes these words."""
 
 import configparser
 import inspect
@@ -28,9 +25,6 @@ from tests.e2e.conftest import ROOT, ran
 
 UNITS = sorted((ROOT / "deploy").glob("*.service"))
 HADOLINT = Path(sys.executable).with_name("hadolint")
-
-
-# Importing what parses words takes half a second each, and every worker imports this module.
 
 
 def parser_of(program):

@@ -3,18 +3,20 @@
 import json
 import os
 import re
-import signal
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
-import duckdb
 import pytest
 
-from tests.e2e.actors import whole
-from tests.e2e.conftest import PATIENCE_SECONDS, unfinished, until
+from tests.e2e.conftest import PATIENCE_SECONDS, until
 
-COMMANDS = [("run", "--hours", "1"), ("publish",), ("auth", "login")]
+FULL = (
+    "The disk that contains {data} is full: 4.2 MB is free, but a run needs 8 MB. Nothing was changed. "
+    "Free up disk space"
+)
+READ_ONLY = (
+    "The folder {data} is not writable (Read-only file system). Nothing was changed. Mount the file system "
+    "read-write, or set WME_DATA to another folder."
+)
 
 
 def fill(disk):
@@ -26,26 +28,10 @@ def fill(disk):
                     ballast.write(bytes(size))
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
 @pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        (
-            "size=4m",
-            (
-                "The disk that contains {data} is full: 4.2 MB is free, but a run needs 8 MB. Nothing was changed. "
-                "Free up disk space"
-            ),
-        ),
-        (
-            "ro",
-            (
-                "The folder {data} is not writable (Read-only file system). Nothing was changed. Mount the file system "
-                "read-write, or set WME_DATA to another folder."
-            ),
-        ),
-    ],
+    "words", [("run", "--hours", "1"), ("publish",), ("auth", "login")], ids=lambda words: words[0]
 )
+@pytest.mark.parametrize(("options", "sentence"), [("size=4m", FULL), ("ro", READ_ONLY)], ids=["full", "read-only"])
 def test_a_disk_that_takes_nothing_is_said_before_anything_is_made(account, call, mounted, words, options, sentence):
     disk = mounted(options)
     told = call(*words, environ=account.environ(disk / "data"), history=True).fails()
@@ -105,72 +91,3 @@ def test_a_disk_that_fills_up_on_the_way_is_a_sentence_too(account, forked, hour
     assert re.search(
         r"The disk is full|No space left|Disk space or memory ran out|[Mm]ake room|[Ff]ree (?:\w+ )*space", err
     ), err
-
-
-def test_a_disk_that_fills_up_amid_compaction_snapshot_and_publication_leaves_everything_as_it_was(
-    filled, copy, runner, hours, mounted
-):
-    disk = mounted("size=160m")
-    data = disk / "data"
-    environ = copy(filled[0], data)
-    unpublished = {**environ, "WME_PUBLISH": "off"}
-    now, later = datetime.now(UTC), datetime.now(UTC) + timedelta(days=3)
-
-    def work(*asked):
-        run = runner.call("tests.e2e.actors", "work", asked=True)
-        run.ask(json.dumps(asked))
-        run.hush()
-        return run
-
-    def job(environ, hours=(), snapshots=()):
-        request = {"environ": environ, "hours": [f"{hour:%Y-%m-%dT%H:00+00:00}" for hour in hours], "history": False}
-        return work("bring_in", {**request, "snapshots": list(snapshots)})
-
-    def found():
-        with duckdb.connect(str(data / "warehouse.duckdb"), read_only=True) as connection:
-            return whole(connection)
-
-    def begin(*, stopped=False):
-        """All three at once, each as far as the phase where it begins to write, if they are to be stopped."""
-        at = {phase: {"STOP_AT": phase} if stopped else {} for phase in ("rewrite", "convert snapshot", "publish")}
-        return {
-            "rewrite": work("compact", environ | at["rewrite"], later.isoformat()),
-            "convert snapshot": job(unpublished | at["convert snapshot"], snapshots=["enwiki_namespace_0"]),
-            "publish": work("publish", environ | at["publish"], now.isoformat()),
-        }
-
-    def is_stopped(run):
-        return Path(f"/proc/{run.pid}/stat").read_text().rpartition(") ")[2][0] == "T"
-
-    assert job(unpublished, hours[2:]).finish() == []
-    before = found()
-    runs = begin(stopped=True)
-    for phase, run in runs.items():
-        assert run.wait_for(f"> {phase}")
-        until(lambda run=run: is_stopped(run))
-    fill(disk)
-    os.truncate(disk / "ballast", (disk / "ballast").stat().st_size - (64 << 10))
-    for run in runs.values():
-        os.kill(run.pid, signal.SIGCONT)
-    for phase, run in runs.items():
-        said = refused(run)
-        assert re.search(r"[Dd]isk (is full|space or memory ran out)|No space left", said), (phase, said)
-        assert re.search(r"[Mm]ake room|[Ff]ree (?:\w+ )*space", said), (phase, said)
-    assert found() == before
-    # DuckDB keeps what it committed in its log until there is room for a checkpoint
-    assert unfinished(data) <= {"warehouse/build.duckdb.wal"}
-    (disk / "ballast").unlink()
-    assert found() == before
-    assert [run.finish() for run in begin().values()] == [[], [], []]
-    assert work("publish", environ, now.isoformat()).finish() == []
-    assert found()[0] > before[0]
-    assert not unfinished(data)
-    assert list(data.glob("lake/compacted/article_changes/*.parquet"))
-
-
-def refused(run):
-    """What a run that failed says of it."""
-    try:
-        return "\n".join(run.finish())
-    except RuntimeError as error:
-        return str(error)

@@ -13,9 +13,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from resources.warehouse import Warehouse
 from tests import sql_rows
 from tests.documents import DOCS, GUIDES, ROOT, blocks, commands, name_of, statements
-from tests.e2e.conftest import PATIENCE_SECONDS, bare, ran
+from tests.e2e.conftest import PATIENCE_SECONDS, bare, ran, started
 
 HOUR = timedelta(hours=1)
 NOTEBOOK = DOCS / "notebooks" / "first_questions.py"
@@ -88,6 +89,10 @@ def assert_rows(results):
 def test_sql_of_every_page_returns_rows(published):
     found = queries()
     assert len(found) > 20
+    # of a mirror that is exact
+    gap = "first_gap_at <= (SELECT max(batch_hour) FROM hours WHERE state = 'loaded')"
+    states = Warehouse(published.parent).sql(f"SELECT base_snapshot IS NOT NULL, {gap} IS TRUE FROM project_state").rows
+    assert states == [(True, False)] * 2
     assert_rows(sql_rows.count(str(published), [[text for text, _ in block] for _, block in found]))
 
 
@@ -131,13 +136,6 @@ def test_constant_condition_on_the_hour_opens_its_files_alone(published, column)
     assert (int(opened), int(of)) == (2, hours)
 
 
-def test_mirror_of_the_documents_is_exact(published):
-    with duckdb.connect(published, read_only=True) as connection:
-        gap = "first_gap_at <= (SELECT max(batch_hour) FROM hours WHERE state = 'loaded')"
-        states = connection.execute(f"SELECT base_snapshot IS NOT NULL, {gap} IS TRUE FROM project_state").fetchall()
-    assert states == [(True, False)] * 2
-
-
 def test_cheap_commands_of_every_page_run(mirror, call, workplace):
     run = [
         words for words in commands("wme") if words[0] in CHEAP or " ".join(words[:2]) in CHEAP or "--dry-run" in words
@@ -152,10 +150,7 @@ def test_cheap_commands_of_every_page_run(mirror, call, workplace):
 
 @pytest.fixture(scope="module")
 def asked(published, tmp_path_factory):
-    """What the notebook printed, and what `asking.py` wrote of it.
-
-    The answers, the plots, the sentence without a published file.
-    """
+    """What the notebook printed, and what `asking.py` wrote of it."""
     folder = tmp_path_factory.mktemp("asked")
     words = [NOTEBOOK, folder / "empty", published.parent, folder / "answers.json"]
     environ = bare() | {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8", "TZ": "America/New_York"}
@@ -164,21 +159,26 @@ def asked(published, tmp_path_factory):
     return done.out, json.loads((folder / "answers.json").read_text())
 
 
-def test_notebook_asks_ten_questions_and_prints_their_answers(asked):
+def test_notebook_asks_ten_questions_or_says_what_to_do_without_a_published_file(asked):
     _, *questions = re.split(r"^## (?=\d)", asked[0], flags=re.MULTILINE)
     assert [int(question.split(".")[0]) for question in questions] == list(range(1, 11))
     assert all(re.search(r"^├─.*\n│ ", question, re.MULTILINE) for question in questions), "a table has a row at least"
+    assert "There is no published file" in asked[1]["refusal"]
+    assert "`wme run`" in asked[1]["refusal"]
+    # it is opened as the guides say, and needs little
+    assert (asked[1]["opened"], asked[1]["heavy"]) == (str(NOTEBOOK), [])
+    name = NOTEBOOK.relative_to(ROOT).as_posix()
+    for command in ("marimo edit", "python"):
+        assert any(f".venv/bin/{command} {name}" in page.read_text() for page in GUIDES), command
 
 
 def test_answers_of_the_notebook_are_those_of_the_file(asked, published):
     tables = asked[1]["tables"]
     assert len(tables) == NOTEBOOK.read_text().count(" = ask(")
     assert all(tables.values()), {name for name, rows in tables.items() if not rows}
-    with duckdb.connect(published, read_only=True) as connection:
-        counts = connection.execute(
-            "SELECT project_id, namespace_id, count(*) FROM articles GROUP BY ALL ORDER BY ALL"
-        ).fetchall()
-        (edits,) = connection.execute("SELECT CAST(sum(edit_count) AS BIGINT) FROM activity").fetchone()
+    ask = Warehouse(published.parent).sql
+    counts = ask("SELECT project_id, namespace_id, count(*) FROM articles GROUP BY ALL ORDER BY ALL").rows
+    [(edits,)] = ask("SELECT CAST(sum(edit_count) AS BIGINT) FROM activity").rows
     answered = [(row["project_id"], row["namespace_id"], row["article_count"]) for row in tables["coverage"]]
     assert answered == counts
     assert sum(row["edit_count"] for row in tables["hourly_edits"]) == edits
@@ -216,24 +216,15 @@ def test_plots_of_the_notebook_have_data_titles_and_a_text_for_who_does_not_see_
             assert encoding["type"] != "temporal" or encoding["timeUnit"].startswith("utc"), name
 
 
-def test_notebook_is_opened_as_the_guides_say_needs_little_and_says_what_to_do_without_a_published_file(asked):
-    assert "There is no published file" in asked[1]["refusal"]
-    assert "`wme run`" in asked[1]["refusal"]
-    assert (asked[1]["opened"], asked[1]["heavy"]) == (str(NOTEBOOK), [])
-    name = NOTEBOOK.relative_to(ROOT).as_posix()
-    for command in ("marimo edit", "python"):
-        assert any(f".venv/bin/{command} {name}" in page.read_text() for page in GUIDES), command
-
-
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the lines need curl")
-def test_lines_of_the_sandboxs_guide_answer_as_it_says(wme, tmp_path):
+def test_lines_of_the_sandboxs_guide_answer_as_it_says(tmp_path):
     """The whole guide as one script, after the first block, which starts the sandbox."""
     (start, *_), *rest = [block.splitlines() for _, block in blocks(DOCS / "sandbox.md", "sh")]
     assert start.startswith("wme sandbox --port 8090 --object-port 8091 --realtime-port 8092 ")
     # free ports instead, and a small world: two sandboxes of two test runs shall not meet
     words = shlex.split(re.sub(r"809\d", "0", start))[1:]
     small = ["--changes-per-hour", "5", "--body-bytes", "300", "--projects", "enwiki", "--prepare", "1"]
-    process = wme(*words, *small, environ={"WME_DATA": str(tmp_path / "data")})
+    process = started(*words, *small, environ={"WME_DATA": str(tmp_path / "data")})
     try:
         url, _, realtime = re.findall(r"http://[\w.]+:\d+", process.stdout.readline())
         lines = [line for block in rest for line in block]

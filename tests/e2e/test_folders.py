@@ -1,11 +1,79 @@
-"""The same data folder from everywhere: `.env` and a relative WME_DATA belong to the project's folder."""
+"""The service and the data folder of a command: where they come from, and which commands name and need them."""
 
+import json
 import shutil
 import sys
 
+import click
 import pytest
 
-from tests.e2e.conftest import ROOT, bare, ran
+from pipelines.cli import terminal
+from tests import commands
+from tests.e2e.conftest import PATIENCE_SECONDS, ROOT, bare, ran
+
+#: Commands that write nothing into the data folder but tokens; `sandbox` and `worker`, which may have another folder,
+#: name it themselves.
+READING = (
+    "article, auth status, batches, dictionary, entity, lists, metrics, sandbox, snapshots chunks, snapshots list, "
+    "snapshots plan, snapshots show, sql, status, structured, worker"
+)
+
+
+def test_every_command_that_writes_says_where_first():
+    others = (" ".join(words) for words, one in commands.every() if not isinstance(one, terminal.Writing | click.Group))
+    assert sorted(others) == READING.split(", ")
+
+
+@pytest.mark.parametrize("words", [("auth", "login"), ("publish",), ("clean",), ("compact",), ("rejects", "--retry")])
+def test_the_first_line_names_the_service_and_the_folder(call, environ, account, words):
+    told = call(*words, environ=environ)
+    data = environ["WME_DATA"]
+    assert told.err.splitlines()[0] == f"Service: {account.sandbox.url}; data folder: {data} (new)"
+    assert data not in told.out.splitlines()[:1]
+    if words[0] == "auth":
+        assert call(*words, environ=environ).err == f"Service: {account.sandbox.url}; data folder: {data}\n"
+
+
+def test_the_line_is_not_for_cron_scripts_or_readers(call, environ, filled, tmp_path):
+    # it needs no other setting
+    told = call("backup", str(tmp_path / "backups"), environ=environ | {"WME_GRACE_HOURS": "never"})
+    assert told.err.splitlines()[0] == f"data folder: {environ['WME_DATA']} (new)"
+    assert "WME_GRACE_HOURS" not in told.err
+    told = call("run", "--quiet", "--from", "2019-01-01T05", "--no-reference", environ=environ).fails()
+    assert "data folder" not in told.err
+    assert call("rejects", environ=filled[0]).err == ""
+    told = call("auth", "status", "--json", environ=filled[0])
+    assert (told.err, json.loads(told.out)["logged_in"]) == ("", True)
+
+
+def test_only_what_uses_the_projects_requires_them(call, environ):
+    environ |= {"WME_PROJECTS": ""}
+    for words in ("auth login", "auth status", "lists projects enwiki", "snapshots list --all", "batches --all"):
+        call(*words.split(), environ=environ).done()
+    for words in (("run",), ("snapshots", "list"), ("batches",), ("status",)):
+        call(*words, environ=environ).fails("WME_PROJECTS is not set.")
+
+
+def test_a_settings_file_elsewhere(forked, environ, account, tmp_path):
+    """Its account and projects are used, a relative data folder is next to it, and the environment takes precedence."""
+    folder = tmp_path / "mirror"
+    folder.mkdir()
+    file = folder / "production.env"
+    del environ["WME_DATA"]
+    # the suite reads no settings file but one that a test names
+    named = {"PYTHON_DOTENV_DISABLED": "0"}
+    file.write_text("".join(f"{name}={value}\n" for name, value in environ.items()))
+    out, err = forked("--env-file", str(file), "auth", "login", environ=named).communicate(timeout=PATIENCE_SECONDS)
+    assert err == f"Service: {account.sandbox.url}; data folder: {folder / 'data'} (new); settings: {file}\n"
+    assert f"Logged in as {account.username}." in out
+    process = forked("auth", "status", environ=named | {"WME_ENV_FILE": str(file), "WME_PASSWORD": ""})
+    out, err = process.communicate(timeout=PATIENCE_SECONDS)
+    assert (process.returncode, f"Logged in as {account.username}." in out, err) == (0, True, "")
+    process = forked("--env-file", str(folder / "missing.env"), "run", environ=named)
+    _, err = process.communicate(timeout=PATIENCE_SECONDS)
+    assert process.returncode == 2
+    assert "missing.env' does not exist." in err
+
 
 WME = ["-m", "pipelines", "sql", "SELECT 1"]
 #: Opens the published file as notebooks do, and prints the error.

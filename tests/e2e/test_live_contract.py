@@ -27,9 +27,8 @@ def test_what_a_service_does_otherwise_is_reported_and_no_download_is_spent(tmp_
     with running(Settings(state=tmp_path, now=now, chunk_bytes=400_000, **small)) as sandbox:
         sandbox.accounts.create("reader", PASSWORD, groups=("group_1",))
         sandbox.accounts.set_quota("reader", "chunk", limit=15)
-        answer = run(
-            WME_USERNAME="reader", WME_PASSWORD=PASSWORD, WME_AUTH_URL=sandbox.url, WME_BASE_URL=sandbox.url
-        )  # fmt: skip
+        urls = dict.fromkeys(("WME_AUTH_URL", "WME_BASE_URL"), sandbox.url)
+        answer = run(WME_USERNAME="reader", WME_PASSWORD=PASSWORD, **urls)
         requests = [(request.method, request.path) for request in sandbox.requests]
     assert answer.code == 1, answer.out + answer.err
     verdicts = {

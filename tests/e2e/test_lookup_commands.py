@@ -1,14 +1,10 @@
-"""Lookups and single records from the command line.
-
-For people, for machines, and what is refused before it costs a unit.
-"""
+"""Lookups and single records, for people and for machines, and what is refused before it costs a unit."""
 
 import json
 from datetime import timedelta
 
 import pytest
 
-from pipelines import cli
 from resources.sandbox.world.world import micros
 from tests.builds import lay
 from tests.e2e.conftest import Account
@@ -181,8 +177,3 @@ def test_watched_pages_are_looked_up_within_the_budget_of_the_day(wme, call, nam
         {"asked_name": title, "purpose": "watch", "is_found": title == name} for title in (name, "No such page")
     ]
     assert lines(rows) == sorted(expected, key=lambda row: row["asked_name"])
-
-
-def test_help_is_that_of_the_commands_and_imports_none(call):
-    found = {name: command.get_short_help_str(300) for name, command in cli.wme.commands.items()}
-    assert cli.wme.sentences() == found

@@ -1,7 +1,6 @@
-"""`wme ui` as a script starts it: attacks of other websites on it, and its end.
+"""`wme ui` as a script starts it: attacks of other websites from a browser's pages, and its end, which leaves nothing.
 
-The attacks come from a browser's pages. None starts anything, and nothing leads the password to the attacker. The end
-leaves nothing. (Forms that no browser sends: tests/unit/pipelines/test_webserver.py.)
+Forms that no browser sends: tests/unit/pipelines/test_webserver.py.
 """
 
 import json
@@ -9,21 +8,17 @@ import signal
 import threading
 import urllib.error
 import urllib.request
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
-import dagster as dg
 import pytest
+import requests
 from playwright.sync_api import expect
 
-from assets.describe import failed_hours, markdown, sentence
-from assets.layers import EARLIEST
 from pipelines.process.interrupts import SENTENCE
-from pipelines.process.processes import opened
-from resources.formatting import markdown_text
 from tests.e2e.conftest import PATIENCE_SECONDS, ran, until
-from tests.e2e.interface import WME, Mirror, chromium, left
+from tests.e2e.interface import WME, chromium, left
 from tests.local_cluster import free_port
 
 SELECTOR = 'repositoryLocationName: "enterprise-content-mirror", repositoryName: "__repository__"'
@@ -35,186 +30,101 @@ LAUNCH = (
 pytestmark = pytest.mark.timeout(600)
 
 
-class Handler(BaseHTTPRequestHandler):
+class Website(BaseHTTPRequestHandler):
+    """Another website: it answers with a page, and notes what is sent to it."""
+
+    page = ""
+    posted: ClassVar = []
+
     def do_GET(self):
-        self.answer(200)
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.end_headers()
+        self.wfile.write(self.page.encode())
 
     def do_POST(self):
-        self.server.posted.append(self.path)
-        self.answer(503)
-
-    def answer(self, status):
-        content = self.server.page.encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "text/html; charset=utf-8")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
+        self.posted.append(self.path)
+        self.send_error(503)
 
     def log_message(self, *_):
         pass
 
 
-class Website(ThreadingHTTPServer):
-    """Another website: it answers with a page, and notes what is sent to it."""
-
-    page = ""
-
-    def __init__(self):
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.posted = []
-
-
-@dataclass
-class Ui:
-    """The UI, by GraphQL, and another website."""
-
-    served: Mirror
-    evil: Website
-
-    def __post_init__(self):
-        self.url, self.port, self.ask = self.served.url, self.served.port, self.served.ask
-
-    def mutation(self):
-        """The launch of a job that logs in, at the address of the other website."""
-        stolen = f'{{resources: {{enterprise: {{config: {{auth_url: "http://127.0.0.1:{self.evil.server_port}"}}}}}}}}'
-        return LAUNCH % (f'{SELECTOR}, jobName: "reference"', json.dumps(stolen))  # which nobody else launches
-
-    def untouched(self):
-        """Nothing was started or recorded, and nobody got the password."""
-        runs = self.ask('{ runsOrError(filter: {pipelineName: "reference"}) { ... on Runs { results { runId } } } }')
-        assert runs["runsOrError"]["results"] == []
-        assert self.evil.posted == []
-        assets = self.ask("{ assetsOrError { ... on AssetConnection { nodes { key { path } } } } }")["assetsOrError"]
-        assert ["forged"] not in [node["key"]["path"] for node in assets["nodes"]]
-
-
-@pytest.fixture(scope="module")
-def ui(served):
-    with Website() as evil:
-        thread = threading.Thread(target=evil.serve_forever, daemon=True)
+@pytest.fixture
+def evil():
+    """The port of the other website."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Website) as server:
+        thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        yield Ui(served, evil)
-        evil.shutdown()
+        yield server.server_port
+        server.shutdown()
         thread.join()
 
 
-def test_pages_of_other_websites_start_nothing_and_the_uis_own_page_works(ui):
+def test_pages_of_other_websites_start_nothing_and_the_uis_own_page_works(served, evil):
+    # a job that logs in, at the address of the other website, and that nobody else launches
+    stolen = f'{{resources: {{enterprise: {{config: {{auth_url: "http://127.0.0.1:{evil}"}}}}}}}}'
+    mutation = LAUNCH % (f'{SELECTOR}, jobName: "reference"', json.dumps(stolen))
     attacks = Path(__file__).with_name("attacks.html").read_text()
-    ui.evil.page = attacks.replace("UI,", f"{json.dumps(ui.url)},", 1).replace(
-        "MUTATION,", f"{json.dumps(ui.mutation())},", 1
+    Website.page = attacks.replace("UI,", f"{json.dumps(served.url)},", 1).replace(
+        "MUTATION,", f"{json.dumps(mutation)},", 1
     )
-    names = f"MAP rebound.example 127.0.0.1, MAP mirror.example.org:80 127.0.0.1:{ui.port}"
-    with chromium(f"--host-resolver-rules={names}") as browser:
+    with chromium("--host-resolver-rules=MAP rebound.example 127.0.0.1") as browser:
         page = browser.new_page(viewport={"width": 1500, "height": 2000})
         page.set_default_timeout(120_000)
-        statuses = {}
-
-        def note(response):
-            if response.url.startswith(ui.url):
-                statuses.setdefault(f"{response.request.method} {response.request.resource_type}", set()).add(
-                    response.status
-                )
-
-        page.on("response", note)
+        statuses = set()
+        page.on("response", lambda answer: statuses.add(answer.status) if answer.url.startswith(served.url) else None)
         # another port of the same name, and another site
         for host in ("127.0.0.1", "localhost"):
-            page.goto(f"http://{host}:{ui.evil.server_port}/")
+            page.goto(f"http://{host}:{evil}/")
             page.wait_for_function("document.title === 'done'")
             found = page.evaluate("found")
             assert found["socket"] == "error"
             assert found["preflight"] == found["put"] == "TypeError"
-        assert set().union(*statuses.values()) <= {403, 405, 415}, statuses
+        assert statuses <= {403, 405, 415}
         # a link may open the UI, and Dagster's playground, which runs nothing by itself
-        with page.expect_navigation(url=f"{ui.url}/graphql**") as navigation:
+        with page.expect_navigation(url=f"{served.url}/graphql**") as navigation:
             page.evaluate("void (location.href = query)")
         assert navigation.value.status == 200
         # a name of theirs that leads to this machine
-        answer = page.goto(f"http://rebound.example:{ui.port}/")
+        answer = page.goto(f"http://rebound.example:{served.port}/")
         assert (answer.status, "WME_UI_HOSTS" in answer.text()) == (403, True)
-        _no_frame_shows_it(ui, page)
-        ui.untouched()
-
-        page.goto(f"{ui.url}/assets")
+        # nothing was started or recorded, and nobody got the password
+        runs = served.ask('{ runsOrError(filter: {pipelineName: "reference"}) { ... on Runs { results { runId } } } }')
+        assert runs["runsOrError"]["results"] == []
+        assert Website.posted == []
+        assets = served.ask("{ assetsOrError { ... on AssetConnection { nodes { key { path } } } } }")["assetsOrError"]
+        assert ["forged"] not in [node["key"]["path"] for node in assets["nodes"]]
+        page.goto(f"{served.url}/assets")
         expect(page.get_by_text("article_changes").first).to_be_visible()
-        _names_in_markdown_are_text(ui, page)
 
 
-def _no_frame_shows_it(ui, page):
-    """The public name over plain http, to which browsers send no Sec-Fetch-Dest.
-
-    Whoever frames the UI could have it clicked.
-    """
-    public = "http://mirror.example.org/assets"
-    page.route("**/*.js", lambda route: route.abort())  # not about what the page shows
-    answer = page.goto(public)
-    assert (answer.status, "sec-fetch-dest" in answer.request.all_headers()) == (200, False)
-    ui.evil.page = f'<!doctype html><title>game</title><iframe src="{public}"></iframe>'
-    page.goto(f"http://127.0.0.1:{ui.evil.server_port}/")
-    [frame] = page.frames[1:]
-    frame.wait_for_url(lambda url: url not in {"", "about:blank"}, wait_until="commit")
-    assert frame.url == "chrome-error://chromewebdata/"
-    page.unroute("**/*.js")
-
-
-NAME = (
-    "[free](https://evil.example/a) ![](https://evil.example/b.png) <img src=https://evil.example/c> "
-    "https://evil.example/d www.evil.example"
-)
-
-
-def _names_in_markdown_are_text(ui, page):
-    told = failed_hours({EARLIEST: ConnectionError(NAME)}, 2)
-    with opened(ui.served.data / "dagster") as instance:
-        instance.report_runless_asset_event(
-            dg.AssetMaterialization(
-                "names",
-                # the UI reads it as Markdown, too
-                description=markdown_text(sentence(ConnectionError(NAME))),
-                metadata={
-                    "names": markdown([{"name": NAME, "end": "the end"}], ("name", "end")),
-                    "remarks": NAME,
-                    **told.metadata,
-                },
-            )
-        )
-    page.goto(f"{ui.url}/assets/names?view=events")
-    expect(page.get_by_text("the end", exact=True)).to_be_visible()
-    # the description, the table, the text and the list
-    expect(page.get_by_text("![](https://evil.example/b.png)", exact=False)).to_have_count(4)
-    assert (
-        page.evaluate(
-            "[...document.querySelectorAll('a, img')].map(e => e.href || e.src).filter(e => e.includes('evil'))"
-        )
-        == []
-    )
-
-
-def test_a_ui_in_the_background_of_a_script_serves_alone_and_leaves_nothing(ui):
+def test_a_ui_in_the_background_of_a_script_serves_alone_and_leaves_nothing(served):
     """The last of all that share the UI: it ends it."""
-    served = ui.served
     second = ran(WME, "ui", "--port", str(free_port()), environ=served.environ).fails(out="")
     service, refusal = second.err.split("\n", 1)
     assert service.startswith(f"Service: {served.service}; ")
     assert refusal.startswith(f"Another `wme ui` is already serving {served.data}")
 
-    with pytest.raises(urllib.error.HTTPError) as none, urllib.request.urlopen(f"{ui.url}/report", timeout=60):
-        pass
-    assert (none.value.code, none.value.read()[:25]) == (404, b"There is no report yet. M")
-    # behind the guard, as everything else
-    evil = urllib.request.Request(f"{ui.url}/report", headers={"Host": "evil.example"})
-    # and a path in another spelling
-    spelt = f"{ui.url}/%67raphql?query=x"
-    for request, status in ((evil, "403"), (spelt, "405")):
-        with pytest.raises(urllib.error.HTTPError, match=status), urllib.request.urlopen(request, timeout=60):
-            pass
+    # behind the guard, as everything else, under the names that it is known by
+    for host, status in ((None, 404), ("mirror.example.org", 404), ("evil.example", 403)):
+        answer = requests.get(f"{served.url}/report", headers={"Host": host}, timeout=60)
+        assert answer.status_code == status
+        assert answer.text.startswith("There is no report yet. M" if status == 404 else "Refused: ")
+    # and a path in another spelling, which `requests` would correct
+    with pytest.raises(urllib.error.HTTPError, match="405"):
+        urllib.request.urlopen(f"{served.url}/%67raphql?query=x", timeout=60)
 
-    launched = ui.ask(LAUNCH % (f'{SELECTOR}, jobName: "stream"', "{}"))["launchRun"]["run"]["runId"]
+    launched = served.ask(LAUNCH % (f'{SELECTOR}, jobName: "stream"', "{}"))["launchRun"]["run"]["runId"]
     asked = f'{{ runOrError(runId: "{launched}") {{ ... on Run {{ status tags {{ key }} }} }} }}'
     until(
-        lambda: ui.ask(asked)["runOrError"]["status"] == "STARTED", PATIENCE_SECONDS, "It runs", served.log, pause=0.2
+        lambda: served.ask(asked)["runOrError"]["status"] == "STARTED",
+        PATIENCE_SECONDS,
+        "It runs",
+        served.log,
+        pause=0.2,
     )
-    assert not [tag["key"] for tag in ui.ask(asked)["runOrError"]["tags"] if "wme" in tag["key"]]
+    assert not [tag["key"] for tag in served.ask(asked)["runOrError"]["tags"] if "wme" in tag["key"]]
     served.process.send_signal(signal.SIGTERM)
     assert served.process.wait(timeout=PATIENCE_SECONDS) == 128 + signal.SIGTERM
     assert left(served.process.pid) == []

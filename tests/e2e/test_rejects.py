@@ -6,22 +6,22 @@ import shutil
 import zlib
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from resources.lake.decode.records import RecordReader
 from resources.lake.decode.rejected import merged, rejects_of
 from resources.lake.decode.strict import read_record
 from resources.lake.decode.strict_json import Bad
+from resources.warehouse import Warehouse
 from tests.builds import lay
 from tests.e2e.conftest import between
 
 ROOT = Path(__file__).resolve().parents[2]
 LONG = 2000
 VERSION = "resources.lake.conversion.CONVERTER_VERSION"
-#: Where a retry is killed, one after another: before a function of the pipeline does its work, or when it has done it.
 #: Rows of the loaded files, repeated events among them: `agree` compares them with the table.
 ROWS = "SELECT sum(row_count)::BIGINT FROM loads"
+#: Where a retry is killed, one after another: before a function of the pipeline does its work, or when it has done it.
 MOMENTS = (("assets.steps.hour", "load_hour", False), ("assets.steps.hour", "load_hour", True))
 KILLED = """
 import os, pkgutil, signal
@@ -102,9 +102,7 @@ def mirror(loaded, service, tmp_path):
 
 
 def ask(environ, query, *parameters):
-    with duckdb.connect(Path(environ["WME_DATA"]) / "warehouse.duckdb", read_only=True) as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        return connection.execute(query, parameters).fetchall()
+    return Warehouse(Path(environ["WME_DATA"])).sql(query, parameters).rows
 
 
 def lake_of(environ):

@@ -1,11 +1,14 @@
-"""The page about the mirror in a browser: wide and narrow, light and dark, without a network, and without barriers."""
+"""The report in a browser, wide and narrow, light and dark, without a network; and the page of the sandbox."""
 
 import runpy
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
 
+from resources.sandbox import Settings, running
 from tests.e2e.interface import chromium
 
 
@@ -62,3 +65,22 @@ def test_the_screenshot_in_the_readme_shows_the_same_sections(path):
     sections = runpy.run_path(str(images / "draw.py"))["sections"](path.read_text())
     assert sections.startswith("Newest hours; ")
     assert sections.encode("latin-1") in (images / "report.png").read_bytes(), "`make docs` takes it again"
+
+
+def test_an_operation_is_read_and_tried_on_the_page_of_the_sandbox(tmp_path, browser):
+    with running(Settings(state=tmp_path)) as sandbox, browser.new_page() as page:
+        page.set_default_timeout(120_000)
+        asked, wrong = [], []
+        page.on("request", lambda request: asked.append(urlsplit(request.url)))
+        page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+        page.goto(f"{sandbox.url}/docs")
+        expect(page.get_by_text("Enterprise Content Service", exact=False).first).to_be_visible()
+        expect(page.get_by_text("OAS 3.1")).to_be_visible()
+        page.locator("#operations-Service-healthz-get").click()
+        page.locator("#operations-Service-healthz-get").get_by_role("button", name="Execute").click()
+        answer = page.locator("#operations-Service-healthz-get .live-responses-table")
+        expect(answer.get_by_text('"OK"')).to_be_visible()
+    hosts = {url.netloc for url in asked if url.scheme in {"http", "https"}}
+    assert hosts == {urlsplit(sandbox.url).netloc}
+    assert "/healthz" in {url.path for url in asked}
+    assert wrong == []

@@ -1,27 +1,17 @@
 """`wme snapshots`, as people and scripts meet it: lists, dry runs, downloads, and what stops them."""
 
 import json
-import signal
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from assets.steps.hour import fetch_hour, plan_hour
 from assets.steps.snapshot import DISK_FACTOR
-from pipelines.process.interrupts import SENTENCE
-from resources import connection
-from resources.datasets import ARTICLE_CHANGES
-from resources.engine import Engine, line_reporter
-from resources.lake import Layout
 from resources.sandbox import Settings, running
-from resources.settings import read
 from resources.warehouse import Warehouse
 from tests.builds import lay
-from tests.e2e.conftest import PATIENCE_SECONDS, is_sentence, until
+from tests.e2e.conftest import PROJECTS, is_sentence
 from tests.intact import is_intact
 
-PROJECTS = ("enwiki", "frwiki")
 NAME, OTHER = (f"{project}_namespace_0" for project in PROJECTS)
 
 
@@ -62,9 +52,6 @@ def downloads(service):
     return [seen for seen in list(service.requests) if seen.path.endswith("/download") and seen.status == 307]
 
 
-# --- list ------------------------------------------------------------------------------------------------------------
-
-
 def test_list_shows_the_mirrored_snapshots_and_names_the_projects_that_have_none(environ, call, service):
     told = call("snapshots", "list", environ=environ | {"WME_PROJECTS": "enwiki,nowiki"}).fails(
         "The service has no snapshots for nowiki in the mirrored namespaces (0)."
@@ -89,9 +76,6 @@ def test_list_shows_the_mirrored_snapshots_and_names_the_projects_that_have_none
     told = call("snapshots", "chunks", NAME, "1", environ=environ)
     assert [json.loads(line)["identifier"] for line in told.out.splitlines()] == [f"{NAME}_chunk_1"]
     assert downloads(service) == []
-
-
-# --- plan ------------------------------------------------------------------------------------------------------------
 
 
 def test_plan_tells_form_reason_units_and_bytes_and_fetches_nothing(environ, call, service, archive, chunk_counts):
@@ -132,9 +116,6 @@ def test_plan_of_what_cannot_be_finished_exits_with_1(environ, call, account, ch
     assert call("snapshots", "plan", "--whole", NAME, OTHER, environ=environ).code == 1
 
 
-# --- download --------------------------------------------------------------------------------------------------------
-
-
 def test_download_lands_verified_files_and_the_second_fetches_nothing(environ, call, service, archive, chunk_counts):
     count = chunk_counts[NAME]
     told = call("snapshots", "download", "--chunks", NAME, "--workers", "2", environ=environ).done()
@@ -156,8 +137,8 @@ def test_download_lands_verified_files_and_the_second_fetches_nothing(environ, c
     assert len(downloads(service)) == count
 
 
-def test_the_next_run_loads_what_is_archived_and_not_loaded(environ, call, service, hours):
-    """A snapshot of `wme snapshots download`, and a missing hour whose archives came when nobody loaded them."""
+def test_the_next_run_loads_what_is_archived_and_not_loaded(environ, call, runner, service, hours):
+    """A snapshot of `wme snapshots download`, and a missing hour whose archives came to a run that was killed then."""
     lay(Path(environ["WME_DATA"]))
     assert call("snapshots", "download", NAME, environ=environ).code == 0
     first, failed, last = (f"{hour:%Y-%m-%dT%H}" for hour in hours)
@@ -168,21 +149,15 @@ def test_the_next_run_loads_what_is_archived_and_not_loaded(environ, call, servi
     service.faults.clear()
     assert "1 of 2 hours failed." in told.err
     assert f"Snapshot {NAME} (snapshot_articles), from the archive" in told.err
-    settings = read(environ)
-    with connection.client(settings) as client:
-        layout, engine = Layout(settings.data), Engine(1, line_reporter(str))
-        fetch_hour(
-            plan_hour(hours[1], client, layout, settings.scope_of(ARTICLE_CHANGES), ARTICLE_CHANGES),
-            client,
-            layout,
-            engine,
-        )
+    killed = runner.start(environ, hours[1:2], history=False)
+    assert killed.wait_for("> convert")
+    killed.kill()
     service.requests.clear()
     told = call(*words, last, environ=environ).done()
     hour = f"{failed.replace('T', ' ')}:00"
     assert f"Hours {hour} to {hour} UTC (article_changes), from the archive" in told.err
     assert {f"/{hours[2]:%H}/" in seen.path for seen in downloads(service)} == {True}
-    warehouse = Warehouse(settings.data)
+    warehouse = Warehouse(Path(environ["WME_DATA"]))
     states = warehouse.sql("SELECT DISTINCT batch_hour, state FROM hours WHERE project_id = 'frwiki' ORDER BY 1").rows
     assert states == [(hour, "loaded") for hour in hours]
     bases = warehouse.sql("SELECT project_id, count(*) FROM snapshots GROUP BY ALL").rows
@@ -232,9 +207,6 @@ def test_a_snapshot_replaced_half_way_is_told_with_what_starting_again_costs(env
     service.exports.clear()
 
 
-# --- wrong calls, refusals -------------------------------------------------------------------------------------------
-
-
 def test_a_snapshot_that_there_is_not(environ, call, archive):
     call("snapshots", "plan", "nowiki_namespace_0", environ=environ).fails(
         "The service has no snapshot nowiki_namespace_0."
@@ -244,33 +216,6 @@ def test_a_snapshot_that_there_is_not(environ, call, archive):
         "Correct enwikki_namespace_5.",
     )
     assert not archive.exists()
-
-
-def has_begun(archive):
-    """Whether bytes of a file have come; folders and files come and go meanwhile."""
-    with suppress(FileNotFoundError):
-        return any(path.stat().st_size for path in archive.rglob("*.part"))
-    return False
-
-
-# --- interrupts, terminals -------------------------------------------------------------------------------------------
-
-
-def test_interrupt_keeps_what_was_fetched_and_the_next_goes_on(environ, account, wme, call, service, archive):
-    service.faults.add(path="/v2/snapshots/*", kind="slow", count=None, bytes_per_second=20_000)
-    process = wme("-v", "snapshots", "download", "--chunks", "--workers", "2", NAME, environ=environ)
-    until(lambda: has_begun(archive))
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=PATIENCE_SECONDS)
-    assert process.returncode == 130
-    assert err.splitlines()[-1] == SENTENCE
-    assert not [word for word in ("Traceback", "X-Amz-", "eyJ", account.password) if word in err]
-    assert has_begun(archive)
-    service.faults.clear()
-    told = call("snapshots", "download", "--chunks", "--json", NAME, environ=environ)
-    (done,) = json.loads(told.out)["snapshots"]
-    assert done["fetched_bytes"] < done["size_bytes"]
-    assert not list(archive.rglob("*.part"))
 
 
 def test_terminal_gets_a_bar(account, service, tmp_path, on_terminal):

@@ -1,4 +1,4 @@
-"""Keeping the published file as it should be, from the command line: publish, relocate."""
+"""Keeping the published file as it should be: publish, relocate, clean, drop a project, and all of it by cron alone."""
 
 import json
 import re
@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from resources import datasets
 from resources.data_folder import copying
-from tests.builds import replaced_file
+from resources.tables import HourState
+from resources.warehouse import HourStatus, Warehouse
+from tests.builds import lay, replaced_file
+from tests.e2e.conftest import KILLED_AT, ROOT, bare, contents, digests, ran
 
 BODIES = "SELECT count(*) FROM articles JOIN article_bodies USING (project_id, article_id, version_id, source_at)"
 
@@ -146,3 +150,151 @@ def test_damaged_lake_files_are_named_and_come_back_from_the_archive(call, copie
 
 def unfolded(text):
     return " ".join(text.split())
+
+
+def test_the_lines_for_cron_keep_a_mirror_whole_and_silent(account, service, call, hours, tmp_path):
+    """In this process, but the last time that the first line runs: as cron gives it to a shell. All begin alike."""
+    text = (ROOT / "docs" / "run.md").read_text()
+    [recipe] = re.findall(r"^```cron\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    project, backups = tmp_path / "srv", tmp_path / "backups"
+    project.mkdir()
+    (project / ".venv").symlink_to(ROOT / ".venv")
+    beginning = f"cd {project} && .venv/bin/wme "
+    commands = [re.fullmatch(r"(?:[\d*]+ +){5}(.+)", line)[1] for line in recipe.splitlines()]
+    lines = [line.replace("/srv/mirror", str(project)).replace("/mnt/backup/mirror", str(backups)) for line in commands]
+    assert all(line.startswith(beginning) for line in lines)
+    environ = account.environ(lay(tmp_path / "data"))
+    warehouse = Warehouse(Path(environ["WME_DATA"]))
+
+    def run(line):
+        assert call(*line.removeprefix(beginning).split(), environ=environ) == (0, "", "")
+
+    def snapshots():
+        (loaded,) = warehouse.sql(
+            "SELECT list(snapshot_version) FROM snapshots WHERE table_name = 'snapshot_articles'"
+        ).rows
+        assert warehouse.sql("SELECT DISTINCT state FROM hours WHERE state NOT IN ('loaded', 'empty')").rows == []
+        return set(loaded[0])
+
+    try:
+        # a snapshot from before the newest hours: a run fetches all hours since
+        service.clock.set(hours[-1])
+        for name in ("enwiki_namespace_0", "frwiki_namespace_0"):
+            service.exports.export(name)
+        service.clock.release()
+        for line in lines:
+            run(line)
+        first, states = snapshots(), warehouse.project_states()
+        assert len(first) == 2
+        assert all(state.exact_from_at < state.exact_until_at for state in states), states
+        service.exports.export("enwiki_namespace_0")
+        # the first line again, and the backup: nothing else depends on what was there before
+        assert ran("/bin/sh", "-c", lines[0], environ=bare() | environ) == (0, "", "")
+        run(next(line for line in lines if "backup" in line))
+        assert len(snapshots() - first) == 1, "the newer snapshot was fetched and loaded"
+        later = {state.project_id: state.base_boundary_at for state in warehouse.project_states()}
+        assert [later[state.project_id] > state.base_boundary_at for state in states] == [True, False]
+    finally:
+        service.clock.release()
+        service.exports.clear()
+    assert len(list(backups.glob("*/MD5SUMS"))) == 2
+
+
+def files(data, name=""):
+    """Digests of the files of the archive and the lake whose path holds a text."""
+    return {
+        path: digest
+        for path, digest in contents(data).items()
+        if path.startswith(("archive/", "lake/")) and name in path
+    }
+
+
+@pytest.fixture
+def both(mirrored, copy):
+    """The environment of a copy of a folder with two projects, of which one is to be mirrored from now on."""
+    return copy(mirrored | {"WME_PROJECTS": "enwiki"})
+
+
+def test_a_dropped_project_leaves_nothing_and_the_other_one_as_it_was(call, both, hours):
+    data = Path(both["WME_DATA"])
+
+    def of(project):
+        return digests(data, moments=False, project=project)
+
+    # unfinished files of it go as well; others whose names hold its name stay
+    first = data / f"archive/batches/date={hours[0]:%Y-%m-%d}/hour={hours[0]:%H}"
+    for name in (".frwiki_namespace_0.aaaaaaaa.tar.gz.tmp", "frwiki_namespace_14.aaaaaaaa.tar.gz.part"):
+        (first / name).write_bytes(b"half")
+    for name in ("frwikibooks_namespace_0.aaaaaaaa.tar.gz", "x_frwiki_namespace_0.a.tar.gz", "frwiki_namespaces"):
+        (first / name).write_bytes(b"of another")
+    before, everything = of("enwiki"), files(data)
+    its = {name for name in everything if re.search(r"/\.?frwiki_namespace_", name)}
+    call("forget", "frwiki", "--yes", environ=both | {"WME_PROJECTS": "enwiki,frwiki"}).fails(
+        "frwiki is in WME_PROJECTS, so the next run would load the project again. Nothing was removed."
+    )
+    for words, answer in ((["--dry-run"], ""), ([], "n\n")):
+        told = call("forget", "frwiki", *words, environ=both, stdin=answer, history=True).done()
+        facts = dict(line.split(":", 1) for line in told.out.splitlines() if ":" in line)
+        kinds = {"articles", "article_changes", "snapshots", "loads", "hours"}
+        assert set(facts["rows"].replace(",", "").split()) >= kinds
+        assert facts["partitions"].strip() == "frwiki_namespace_0"
+        assert facts["lake"].split()[0] == str(sum(name.startswith("lake") for name in its))
+        # with the two files of the list of the hour that nobody else has
+        assert facts["archive"].split()[0] == str(sum(name.startswith("archive") for name in its) + 2)
+        assert told.out.rstrip().endswith("Nothing was removed.")
+    assert files(data) == everything
+
+    call("forget", "frwiki", environ=both, stdin="y\n", history=True).done("All data for frwiki was removed")
+    assert of("enwiki") == before
+    assert [name for name, (count, *_) in of("frwiki").items() if count] == ["projects"], "of the service's list"
+    rejects = "SELECT count(*) FROM rejects WHERE project_id = 'frwiki'"
+    assert call("sql", rejects, "--format", "csv", environ=both).out.splitlines()[1] == "0"
+    lone = f"archive/batches/date={hours[2]:%Y-%m-%d}/hour={hours[2]:%H}"
+    assert files(data) == {
+        name: digest for name, digest in everything.items() if name not in its and not name.startswith(lone)
+    }
+    assert not (data / lone).exists()
+    assert not list((data / "lake").rglob("*frwiki*"))
+    call("forget", "frwiki", "--yes", environ=both, history=True).done(" contains no data for frwiki.")
+    assert files(data, "reference")
+    call(
+        "run", "--from", f"{hours[2]:%Y-%m-%dT%H}", "--no-reference", environ=both | {"WME_PROJECTS": "enwiki,frwiki"}
+    ).done()
+    assert of("frwiki")["articles"][0] > 0
+
+
+def test_kills_while_a_project_is_dropped_are_made_good_by_calling_it_again(call, killed, both, hours):
+    data = Path(both["WME_DATA"])
+    # the list of an hour is kept that another project was looked for in
+    Warehouse(data).record_statuses(
+        [HourStatus(hours[2], "enwiki", 0, HourState.ABSENT, "Quiet.")], dataset=datasets.ARTICLE_CHANGES
+    )
+    everything = files(data)
+    kept = {name: digest for name, digest in everything.items() if "frwiki" not in name}
+    pages = (
+        "SELECT count(*), count(html) FROM articles JOIN article_bodies USING (project_id, article_id, version_id, "
+        "source_at)"
+    )
+    left = []
+    # before, while and after it publishes: a publication removes and renames some files of its own
+    for at in (0, 9, 22):
+        killed(KILLED_AT, "", str(at), "forget", "frwiki", "--yes", environ=both)
+        left.append(len(files(data, "frwiki")))
+        # whatever was done so far, what is published can be read whole
+        assert call("sql", pages, environ=both).code == 0
+    assert left == sorted(left, reverse=True)
+    assert left[-1] < left[0]
+    call("forget", "frwiki", "--yes", environ=both, history=True).done()
+    assert not files(data, "frwiki")
+    assert files(data) == kept
+    assert "contains no data for frwiki" in call("forget", "frwiki", "--yes", environ=both, history=True).out
+
+
+def test_forgetting_what_is_not_there(call, filled, tmp_path):
+    nothing = call("forget", "dewiki", "--yes", environ=filled[0])
+    assert (nothing.code, nothing.err.count("\n")) == (0, 1)
+    assert " contains no data for dewiki." in nothing.out
+    call("forget", "dewiki", environ={"WME_DATA": str(tmp_path / "none")}).done()
+    assert not (tmp_path / "none").exists()
+    for wrong in ("../x", "En", ""):
+        call("forget", wrong, environ=filled[0]).fails("is not a valid project. A valid example is enwiki.", code=2)

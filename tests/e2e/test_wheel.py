@@ -43,9 +43,8 @@ pytestmark = pytest.mark.timeout(1200)
 def place(tmp_path):
     """A folder with an environment `env` that has the wheel and the packages it needs, and nothing of the checkout."""
     folder = tmp_path / "elsewhere"
-    folder.mkdir()
     source = folder / "source"
-    source.mkdir()
+    source.mkdir(parents=True)
     built_here = shutil.ignore_patterns("__pycache__", "*.so", "*.dylib")
     # what the container file copies is enough to build the package
     for name in containerfile.copied():

@@ -133,8 +133,8 @@ def read_env_file(path):
         settings.load_env_file()
 
 
-def read_prepared(path):
-    return (processes.prepare(path.parent) / path.name).read_bytes()
+def prepared(path):
+    assert (processes.prepare(path.parent) / path.name).exists()
 
 
 LOOKUPS = "archive/lookups/date=2026-11-23/hour=08"
@@ -163,8 +163,8 @@ READERS = {
         DAMAGED.keys() - {"no UTF-8", "zeros"},
     ),
     # a loop leads to nothing, as if there were no file
-    "dagster.yaml": (read_prepared, (UnusableFileError, r"dagster\.yaml"), {*DAMAGED, "loop"}),
-    "workspace.yaml": (read_prepared, (UnusableFileError, r"workspace\.yaml"), {*DAMAGED, "loop"}),
+    "dagster.yaml": (prepared, (UnusableFileError, r"dagster\.yaml"), {*DAMAGED, "loop"}),
+    "workspace.yaml": (prepared, (UnusableFileError, r"workspace\.yaml"), {*DAMAGED, "loop"}),
 }
 
 

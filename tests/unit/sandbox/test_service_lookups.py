@@ -116,15 +116,6 @@ def test_fields_by_path(client, fields, wanted):
     assert found(client.call(PATH, params={"fields": fields}))[0] == wanted
 
 
-def test_every_lookup_costs_a_unit_also_one_that_finds_nothing_and_free_accounts_may(client):
-    client.sandbox.accounts.set_groups("sandbox", ["group_1"])
-    client.sandbox.accounts.set_quota("sandbox", "ondemand", limit=3)
-    answers = [client.call(path).status_code for path in (PATH, "/v2/articles/nothing", PATH, PATH)]
-    assert answers == [200, 404, 200, 429]
-    user = client.auth("get-user", {}, headers={"Authorization": f"Bearer {client.token}"}).json()
-    assert (user["ondemand_requests_count"], user["ondemand_limit"]) == (3, 3)
-
-
 @pytest.fixture(scope="module")
 def english(tmp_path_factory, signing_key):
     """A sandbox of the eight English projects, which have the same titles."""

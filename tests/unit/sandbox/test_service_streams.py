@@ -105,6 +105,11 @@ class TestWhatIsSent:
         published = [record["event"]["date_published"] for record in found]
         assert published != sorted(published)
 
+    def test_a_stream_goes_on_at_an_offset_which_is_inclusive(self, streams):
+        found = read(streams, 9, {"parts": [0], "since_per_partition": {"3": text(NOW - KEPT)}})
+        body = {"parts": [0], "offsets": {"3": found[6]["event"]["offset"]}}
+        assert read(streams, 3, body) == found[6:]
+
     @pytest.mark.parametrize("more", [{}, {"offsets": {"3": 0}}, {"since_per_partition": {"3": text(NOW - KEPT)}}])
     def test_a_stream_without_a_beginning_is_live_and_positions_without_parts_are_ignored(self, streams, more):
         address = urlsplit(streams.sandbox.realtime_url)

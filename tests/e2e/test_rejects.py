@@ -203,6 +203,11 @@ def test_a_version_that_was_not_raised_and_an_archive_that_is_gone(mirror, call,
     # what is loaded of that archive stays
     assert ask(mirror, french) == rows
 
+    # one that is cut is read, and its failure is the command's
+    whole = away.read_bytes()
+    victim.write_bytes(whole[:-20])
+    call("rejects", "--retry", environ=mirror).fails(victim.name)
+    assert ask(mirror, french) == rows
     away.rename(victim)
     call("rejects", "--retry", "--project", "frwiki", environ=mirror | {"WME_PROJECTS": "dewiki"}).done()
     assert ask(mirror, older) == []

@@ -12,6 +12,7 @@ from filelock import FileLock
 
 from resources.enterprise import Service, errors
 from resources.enterprise.account import token_store
+from resources.enterprise.account.operations import weakness
 from resources.enterprise.endpoints import AUTH_URL, BASE_URL, REALTIME_URL
 from tests.unit.enterprise.conftest import HOUR
 from tests.unit.enterprise.loopback import PASSWORD, Reply, error_reply, html_reply, json_reply
@@ -183,6 +184,7 @@ def test_a_new_password_is_set_where_a_login_asks_for_one(client, fake):
     fake.script("/v1/new-password-required", error_reply(401, "Unauthorized."))
     with pytest.raises(errors.AuthenticationError, match="8 characters"):
         client.account.new_password("short")
+    assert [weakness(password) for password in ("Short-7", "Enough-8")] == ["8 characters", None]
     fake.script("/v1/new-password-required", json_reply({"access_token": "a", "expires_in": 5}))
     with pytest.raises(errors.UnexpectedAnswer, match="no refresh token"):
         client.account.new_password("Another-Pass-2!")

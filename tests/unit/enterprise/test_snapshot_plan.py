@@ -3,6 +3,7 @@
 import hashlib
 import pickle
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -211,6 +212,7 @@ def test_a_folder_is_looked_at_without_reading_archives(tmp_path):
     assert found() == [(10, True), (42, False), (0, False)]
     (tmp_path / names[0]).write_bytes(b"x" * 9)  # cut
     assert found() == [(0, False), (42, False), (0, False)]
+    assert replace(planned_file(tmp_path, chunks[1]), size_bytes=41).missing_bytes == 0
 
 
 def test_a_folder_that_is_not_there_yet_has_the_room_of_its_disk(client, fake, tmp_path, monkeypatch):

@@ -223,6 +223,7 @@ def test_failures_agree_with_the_table_and_name_their_dataset(environ, call, ser
     call("run", *between(hours[1], hours[2]), "--no-reference", environ=environ).fails(
         "Error: 1 of 2 hours failed.", f"\n- {hours[2]:%Y-%m-%d %H:00}: "
     )
+    assert call("status", "--check", "--json", environ=environ).code == 1
     told = call("status", "--check", environ=environ)
     assert told.code == 1
     assert f"! enwiki namespace 0 {hours[2]:%Y-%m-%d %H:00}: missing. " in told.out

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from assets.steps.snapshot import DISK_FACTOR
+from resources.formatting import size_text
 from resources.sandbox import Settings, running
 from resources.warehouse import Warehouse
 from tests.builds import lay
@@ -93,6 +94,8 @@ def test_plan_tells_form_reason_units_and_bytes_and_fetches_nothing(environ, cal
     assert [s["identifier"] for s in plan["snapshots"]] == [NAME, OTHER]
     assert plan["unit_counts"] == {"chunk": sum(chunk_counts.values())}
     assert plan["missing_bytes"] == sum(s["missing_bytes"] for s in plan["snapshots"]) > 10_000
+    sizes = [size_text(plan[name]) for name in ("missing_bytes", "disk_bytes")]
+    assert "{} to download, {} of disk space ".format(*sizes) in together
     # as the assets count it, with what comes of the files later
     assert plan["disk_bytes"] == sum(int(s["missing_bytes"] * DISK_FACTOR) for s in plan["snapshots"])
     assert plan["obstacle"] is None

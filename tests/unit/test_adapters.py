@@ -64,6 +64,8 @@ def test_settings_have_the_units_that_their_names_say():
         assert said == ["x: 1.0 kB"]
     with ConfiguredEngine(Settings(threads=2)).converter(ConfiguredLake(Settings())) as converter:
         assert converter.workers == 2
+    with ConfiguredEngine(Settings()).converter(ConfiguredLake(Settings(max_record_mb=17))) as converter:
+        assert converter.record_bytes_max == 17 << 20
     with pytest.raises(ConversionError, match=r"^300 MB of memory is too little for 8 workers"):
         ConfiguredEngine(Settings(threads=8, memory_mb=300)).converter(ConfiguredLake(Settings()))
 

@@ -96,6 +96,13 @@ def test_where_there_is_no_room_the_old_file_stays_and_nothing_else(tmp_path):
     assert (path.read_bytes(), names(tmp_path)) == (b"old", ["x"])
 
 
+def test_damaged_files_of_one_name_are_all_kept(tmp_path):
+    for content in ("first", "second"):
+        (tmp_path / "x").write_text(content)
+        files.set_aside(tmp_path / "x")
+    assert {path.read_text() for path in tmp_path.iterdir()} == {"first", "second"}
+
+
 def test_a_finished_file_takes_the_name_of_another(tmp_path):
     (tmp_path / "new").write_bytes(b"abc")
     (tmp_path / "x").write_bytes(b"old")

@@ -1,6 +1,7 @@
 """Lake files that are damaged come back from the archive with the next publication, or are named."""
 
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -89,13 +90,15 @@ def test_without_its_archive_the_file_and_its_hour_stay_and_the_message_says_wha
     # no run makes more than so many hours again
     done = repair(bench, most=0)
     assert (done.waiting, done.load_count, done.replaced) == (1, 0, [])
-    assert format_repaired(done) == "Postponed repairs: 1. The next run continues if enough disk space is free."
+    postponed = "Postponed repairs: 1. The next run continues if enough disk space is free."
+    assert format_repaired(done) == postponed
     (archive,) = bench.layout.archive.rglob("enwiki*.tar.gz")
     kept = archive.rename(archive.with_suffix(".away"))
     done = repair(bench)
     assert format_repaired(done).startswith(
         "1 load could not be restored: article_changes 2026-11-01 05:00 UTC: The enwiki_namespace_0 file "
     )
+    assert format_repaired(replace(done, waiting=1)) == f"{postponed} {format_repaired(done)}"
     assert path.read_bytes() == b"short"
     assert len(bench.warehouse.publish().faulty_lake_files) == 1
     assert {project for project, _ in published(bench)} == {"dewiki", "frwiki", "itwiki"}

@@ -297,6 +297,11 @@ class TestAnswersAndRefusals:
 class TestLongRecords:
     """A record of 64 MB over each of ten connections is not in memory ten times."""
 
+    def test_what_comes_behind_a_record_that_is_too_long_is_kept(self):
+        records = Records(10)
+        assert [records.feed(piece) for piece in (b"x" * 11, b"x\nnext\n", b"last\n")] == [b"", b"next\n", b"last\n"]
+        assert records.left_out == 1
+
     def test_one_connection_at_a_time_puts_a_long_record_together(self, monkeypatch):
         turns, go_on, wait = threading.Semaphore(0), threading.Event(), Connection._wait_for_turn
         inbox, end = Inbox(1 << 30), threading.Event()

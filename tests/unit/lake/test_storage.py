@@ -14,7 +14,7 @@ from resources.datasets import ARTICLE_CHANGES, named
 from resources.lake import CompactionJob, Converter, Layout, compact, convert_list, find_conversion
 from resources.lake.rejects import RAW_BYTES_MAX, whole_line
 from resources.lake_files import CompactionSource
-from resources.storage import Storage
+from resources.storage import Storage, verify
 from tests.unit.lake.conftest import Lake
 
 
@@ -52,6 +52,13 @@ class MemoryStorage(Storage):
         if path not in self.files:
             raise FileNotFoundError(path)
         return self.files[path]
+
+
+def test_a_file_without_rows_and_one_with_large_rows_are_verified(tmp_path):
+    for rows in ([], ["x" * (5 << 20)] * 2):
+        path = tmp_path / f"{len(rows)}.parquet"
+        pq.write_table(pa.table({"text": pa.array(rows, pa.string())}), path, compression="none", use_dictionary=False)
+        assert verify(path) == len(rows)
 
 
 @pytest.fixture

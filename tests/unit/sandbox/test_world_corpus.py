@@ -129,6 +129,7 @@ def test_lists_have_the_services_shapes_and_hang_together(world):
     assert {known["in_language"]["identifier"] for known in projects} < languages
     assert {known["code"] for known in projects} == codes
     assert {language["direction"] for language in world.languages()} == {"ltr", "rtl"}
+    assert all(language["alternate_name"][0].isalpha() for language in world.languages())
 
 
 @beside

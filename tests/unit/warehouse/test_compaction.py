@@ -161,6 +161,11 @@ def test_what_is_dropped_is_left_out_and_what_comes_back_as_it_was_is_compacted_
     compact(mirror)
     assert content(mirror.warehouse) == before
     assert lake_files(mirror.warehouse) == [first]
+    # an hour whose compacted file is gone is loaded again, though it is as it was
+    Path(first).unlink()
+    load(mirror, [0], namespaces=BOTH)
+    assert content(mirror.warehouse) == before
+    compact(mirror)
     mirror.warehouse.drop_project("enwiki")
     assert (mirror.warehouse.dropped_in("enwiki"), mirror.warehouse.dropped_in("dewiki")) == (1, 0)
     [done] = compact(mirror)

@@ -3,8 +3,10 @@
 import os
 from dataclasses import replace
 
+import dagster as dg
 import pytest
 
+from assets.published import compacted
 from assets.steps.compaction import compact_lake
 from assets.steps.hour import load_hour
 from assets.steps.rebuilding import format_repaired, repaired
@@ -133,6 +135,13 @@ def test_a_compacted_file_comes_back_hour_by_hour_from_either_half(bench, loaded
         assert published(bench) == before
         for one in path.parent.iterdir():
             one.unlink()
+
+
+def test_a_compaction_leaves_the_room_that_is_to_stay_free(bench, loaded):
+    bench.clock.advance(days=3)
+    own = bench.resources(min_free_gb=1e6) | {"engine": ConfiguredEngine(Settings(threads=1))}
+    with pytest.raises(dg.Failure, match="must leave 1,000,000"):
+        dg.materialize([compacted], resources=own)
 
 
 def test_a_compaction_names_the_damaged_file_which_then_comes_back(bench, loaded):

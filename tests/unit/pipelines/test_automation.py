@@ -13,6 +13,7 @@ from pipelines.automation.sensors import build_sensors
 from pipelines.definitions import build_defs
 from pipelines.embedding import Prefix, deferred, prefix_of
 from resources import datasets
+from resources.adapters import STREAM_POOL
 from resources.settings import Settings
 from tests.declared import also
 
@@ -118,6 +119,11 @@ def test_resources_are_asked_for_by_prefixed_keys_and_the_prefix_is_filled_in():
     assert list(inspect.signature(adapted).parameters) == ["context", "mine_lake", "other"]
     assert adapted("here", mine_lake=1, other=2) == ("here", 1, 2, Prefix("mine"))
     assert ALONE.adapted(read)("here", lake=1, other=2) == ("here", 1, 2, ALONE)
+
+
+def test_the_stream_is_read_in_the_pool_of_its_prefix():
+    *_, stream = build_jobs(datasets.datasets(), datasets.datasets(), Prefix("mine"))
+    assert [step.pool for step in stream.graph.node_defs] == [f"mine_{STREAM_POOL}"]
 
 
 def test_assets_are_made_again_under_the_prefix():

@@ -310,6 +310,14 @@ def test_moved_data_folder_is_mended_without_a_run(mirror, tmp_path):
         warehouse.relocate()
 
 
+def test_a_copy_has_what_is_not_published_yet(published, lake, tmp_path):
+    published.load_hour(lake.hour(5), [lake.file(5, [lake.change(5, "E", 301)])])
+    published.copy_to(tmp_path / "copy.duckdb")
+    count = "SELECT count(*) FROM article_changes"
+    with duckdb.connect(tmp_path / "copy.duckdb", read_only=True) as copy:
+        assert copy.execute(count).fetchall()[0][0] > published.sql(count).rows[0][0]
+
+
 def test_how_often_to_publish(lake, warehouse, clock):
     often, hourly, never = timedelta(0), timedelta(hours=1), None
     assert [warehouse.publish_is_due(every) for every in (often, hourly, never)] == [True, True, False]

@@ -9,6 +9,7 @@ import pytest
 
 from resources.sandbox.settings import Settings
 from resources.sandbox.store.archived_world import ArchivedWorld
+from resources.sandbox.world.text.words import stock_of
 from resources.sandbox.world.world import World
 
 HOUR = timedelta(hours=1)
@@ -104,6 +105,12 @@ def test_real_records_make_a_world(tmp_path):
 @pytest.fixture
 def world(tmp_path):
     return World(Settings(state=tmp_path))
+
+
+def test_blocks_of_text_count_the_sentences_that_lack_a_citation():
+    counts = [(block.needs_citation, block.wikitext.count(b"{{Citation needed")) for block in stock_of("en").blocks]
+    assert all(known == there for known, there in counts)
+    assert max(counts)[0] > 1
 
 
 def test_lists_have_the_services_shapes_and_hang_together(world):

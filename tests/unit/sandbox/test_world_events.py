@@ -206,6 +206,7 @@ def test_records_are_in_the_wire_form(world):
             assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{0,5}[1-9])?Z", record["event"][key])
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", record["date_modified"])
         assert record["event"]["date_created"] < record["event"]["date_published"]
+        assert record["in_language"] == {"identifier": record["is_part_of"]["identifier"].removesuffix("wiki")}
         assert ("_" in record["name"]) == (event.type != "update")
         assert " " not in record["url"]
         if event.type == "update":

@@ -15,7 +15,7 @@ from datetime import timedelta
 from random import Random
 
 from tests.e2e.actors import COMPACTION_PHASES
-from tests.e2e.conftest import PATIENCE_SECONDS
+from tests.e2e.programs import PATIENCE_SECONDS
 
 ACTORS = "tests.e2e.actors"
 

@@ -15,7 +15,8 @@ import pytest
 import requests
 from playwright.sync_api import expect, sync_playwright
 
-from tests.e2e.conftest import PROJECTS, ROOT, bare, until
+from tests.e2e.conftest import PROJECTS, until
+from tests.e2e.programs import ROOT, bare
 from tests.local_cluster import free_port
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -10,7 +10,8 @@ import click
 import pytest
 
 from pipelines import cli
-from tests.e2e.conftest import bare, ran
+from tests.e2e.conftest import ran
+from tests.e2e.programs import bare
 
 NEW_PASSWORD = "N3w-password!"
 WEAK = "weakling1"

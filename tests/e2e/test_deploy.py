@@ -21,7 +21,8 @@ from pipelines import cli
 from pipelines.process import processes
 from resources.adapters import POOLS
 from tests import containerfile
-from tests.e2e.conftest import ROOT, ran
+from tests.e2e.conftest import ran
+from tests.e2e.programs import ROOT
 
 UNITS = sorted((ROOT / "deploy").glob("*.service"))
 HADOLINT = Path(sys.executable).with_name("hadolint")

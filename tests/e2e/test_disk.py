@@ -7,7 +7,8 @@ from contextlib import suppress
 
 import pytest
 
-from tests.e2e.conftest import PATIENCE_SECONDS, until
+from tests.e2e.conftest import until
+from tests.e2e.programs import PATIENCE_SECONDS
 
 FULL = (
     "The disk that contains {data} is full: 4.2 MB is free, but a run needs 8 MB. Nothing was changed. "

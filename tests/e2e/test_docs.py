@@ -16,7 +16,8 @@ import pytest
 from resources.warehouse import Warehouse
 from tests import sql_rows
 from tests.documents import DOCS, GUIDES, ROOT, blocks, commands, name_of, statements
-from tests.e2e.conftest import PATIENCE_SECONDS, bare, ran, started
+from tests.e2e.conftest import ran, started
+from tests.e2e.programs import PATIENCE_SECONDS, bare
 
 HOUR = timedelta(hours=1)
 NOTEBOOK = DOCS / "notebooks" / "first_questions.py"

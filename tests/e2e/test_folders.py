@@ -9,7 +9,8 @@ import pytest
 
 from pipelines.cli import terminal
 from tests import commands
-from tests.e2e.conftest import PATIENCE_SECONDS, ROOT, bare, ran
+from tests.e2e.conftest import ran
+from tests.e2e.programs import PATIENCE_SECONDS, ROOT, bare
 
 #: Commands that write nothing into the data folder but tokens; `sandbox` and `worker`, which may have another folder,
 #: name it themselves.

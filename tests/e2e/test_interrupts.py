@@ -22,7 +22,8 @@ from filelock import FileLock
 
 from pipelines.process.interrupts import SENTENCE
 from tests.builds import lay
-from tests.e2e.conftest import PATIENCE_SECONDS, ROOT, Account, bare, between, ran, unfinished, until
+from tests.e2e.conftest import Account, between, ran, unfinished, until
+from tests.e2e.programs import PATIENCE_SECONDS, ROOT, bare
 
 ENDED = {dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.CANCELED}
 #: A run has more audit events than these, about 76,000: who measures no run strikes before its last fifth.

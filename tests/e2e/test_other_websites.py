@@ -17,8 +17,9 @@ import requests
 from playwright.sync_api import expect
 
 from pipelines.process.interrupts import SENTENCE
-from tests.e2e.conftest import PATIENCE_SECONDS, ran, until
+from tests.e2e.conftest import ran, until
 from tests.e2e.interface import WME, chromium, left
+from tests.e2e.programs import PATIENCE_SECONDS
 from tests.local_cluster import free_port
 
 SELECTOR = 'repositoryLocationName: "enterprise-content-mirror", repositoryName: "__repository__"'

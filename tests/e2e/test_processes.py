@@ -10,7 +10,8 @@ from pipelines.operations import run as runs
 from pipelines.operations.run import RunReport
 from resources.warehouse import Warehouse
 from tests.builds import lay
-from tests.e2e.conftest import PATIENCE_SECONDS, bare, between, unfinished
+from tests.e2e.conftest import between, unfinished
+from tests.e2e.programs import PATIENCE_SECONDS, bare
 from tests.relay import Relay
 
 #: Runs `wme` and tells in a file, one byte each, how often a port was asked for a connection.

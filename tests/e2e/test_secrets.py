@@ -14,7 +14,8 @@ import pytest
 
 from resources.sandbox.store.object_index import Signer
 from tests.builds import lay
-from tests.e2e.conftest import PATIENCE_SECONDS, bare, between
+from tests.e2e.conftest import between
+from tests.e2e.programs import PATIENCE_SECONDS, bare
 
 #: Whatever looks like a token, or like the query of a signed address.
 LOOKS_SECRET = re.compile(rb"eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{10,}|X-Amz-(?:Signature|Credential)")

@@ -25,7 +25,8 @@ from resources.sandbox.world.world import micros
 from resources.tables import ARTICLE_CHANGES
 from resources.warehouse import Warehouse
 from tests.builds import lay
-from tests.e2e.conftest import PATIENCE_SECONDS, WME, Account, bare
+from tests.e2e.conftest import WME, Account
+from tests.e2e.programs import PATIENCE_SECONDS, bare
 from tests.truth import Published, Truth, assert_same
 
 STREAM = "/v2/articles"

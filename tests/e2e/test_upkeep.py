@@ -12,7 +12,8 @@ from resources.data_folder import copying
 from resources.tables import HourState
 from resources.warehouse import HourStatus, Warehouse
 from tests.builds import lay, replaced_file
-from tests.e2e.conftest import KILLED_AT, ROOT, bare, contents, digests, ran
+from tests.e2e.conftest import KILLED_AT, contents, digests, ran
+from tests.e2e.programs import ROOT, bare
 
 BODIES = "SELECT count(*) FROM articles JOIN article_bodies USING (project_id, article_id, version_id, source_at)"
 

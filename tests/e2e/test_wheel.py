@@ -14,7 +14,8 @@ import yaml
 
 from resources.sandbox.process import find
 from tests import containerfile
-from tests.e2e.conftest import ROOT, ran
+from tests.e2e.conftest import ran
+from tests.e2e.programs import ROOT
 
 #: The main job, and what else is in the package, told in one process: the report, and where Dagster's part begins.
 PROGRAM = """

@@ -15,7 +15,8 @@ from resources.enterprise.stream import partitions_of
 from resources.lake import Layout
 from resources.lake.live import LiveLake
 from resources.tables import ARTICLE_CHANGES
-from tests.unit.enterprise.loopback import FakeService, Reply, error_reply
+from tests.unit.enterprise.fake_service import FakeService
+from tests.unit.enterprise.loopback import Reply, error_reply
 from tests.unit.lake.poisoned import NOW, SCOPE, Service, event, line_of
 
 STREAM = "/v2/articles"

@@ -18,7 +18,7 @@ from resources.sandbox import Settings, running
 from tests.intact import is_intact
 from tests.integration.conftest import NOW
 from tests.integration.daemon import PASSWORD, QUICK
-from tests.unit.enterprise.loopback import FakeService
+from tests.unit.enterprise.fake_service import FakeService
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "enwiki_namespace_0"

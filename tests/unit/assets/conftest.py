@@ -21,7 +21,8 @@ from resources.lake import Converter, Layout
 from resources.settings import Settings
 from tests.builds import OpenWarehouse, drop_all, lay
 from tests.unit.enterprise.conftest import HOUR, QUICK, Clock
-from tests.unit.enterprise.loopback import FakeService, json_reply
+from tests.unit.enterprise.fake_service import FakeService
+from tests.unit.enterprise.loopback import json_reply
 from tests.unit.lake.conftest import tar_bytes
 
 NEXT = HOUR + timedelta(hours=1)

@@ -15,7 +15,8 @@ from resources.enterprise.account import token_store
 from resources.enterprise.account.operations import weakness
 from resources.enterprise.endpoints import AUTH_URL, BASE_URL, REALTIME_URL
 from tests.unit.enterprise.conftest import HOUR
-from tests.unit.enterprise.loopback import PASSWORD, Reply, error_reply, html_reply, json_reply
+from tests.unit.enterprise.fake_service import PASSWORD
+from tests.unit.enterprise.loopback import Reply, error_reply, html_reply, json_reply
 
 
 def logins(fake):

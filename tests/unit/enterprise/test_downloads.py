@@ -16,7 +16,8 @@ from resources.enterprise.download.partial import Part
 from resources.enterprise.http.transport import Answer
 from tests.intact import is_intact
 from tests.unit.enterprise.conftest import QUICK
-from tests.unit.enterprise.loopback import FakeService, Reply, html_reply
+from tests.unit.enterprise.fake_service import FakeService
+from tests.unit.enterprise.loopback import Reply, html_reply
 
 NAME = "enwiki_namespace_0"
 PATH = f"/v2/batches/2026-11-01/05/{NAME}"

@@ -21,7 +21,8 @@ import pytest
 from resources.datasets import LISTS
 from resources.enterprise import FetchOptions, Limits, Query, RetryPolicy, endpoints, errors
 from tests.unit.enterprise.conftest import HOUR
-from tests.unit.enterprise.loopback import PASSWORD, Reply
+from tests.unit.enterprise.fake_service import PASSWORD
+from tests.unit.enterprise.loopback import Reply
 
 NAME = "enwiki_namespace_0"
 FILE = f"/v2/batches/2026-11-01/05/{NAME}"

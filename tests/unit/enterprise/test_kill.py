@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from resources.enterprise import Sidecar, models
-from tests.unit.enterprise.loopback import PASSWORD, USERNAME
+from tests.unit.enterprise.fake_service import PASSWORD, USERNAME
 from tests.unit.test_files import done
 
 __all__ = ["done"]  # a fixture

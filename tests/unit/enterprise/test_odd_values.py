@@ -13,7 +13,8 @@ from resources.enterprise import errors, models
 from resources.enterprise.account.token_store import TokenStore
 from resources.enterprise.errors import Redactor
 from resources.enterprise.http.answers import ServiceClock
-from tests.unit.enterprise.loopback import USERNAME, Reply, error_reply, json_reply
+from tests.unit.enterprise.fake_service import USERNAME
+from tests.unit.enterprise.loopback import Reply, error_reply, json_reply
 
 LIST = "/v2/batches/2026-11-01/05"
 NAME = "enwiki_namespace_0"

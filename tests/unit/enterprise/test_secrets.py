@@ -8,7 +8,8 @@ import pytest
 
 from resources.enterprise import errors, models
 from resources.enterprise.errors import Redactor
-from tests.unit.enterprise.loopback import PASSWORD, Reply, error_reply, html_reply, json_reply
+from tests.unit.enterprise.fake_service import PASSWORD
+from tests.unit.enterprise.loopback import Reply, error_reply, html_reply, json_reply
 
 SECRET = re.compile(
     r"PassPhrase-Kept|Wrong-Password|Another-Pass|ISSUEDSECRET|SIGNEDSECRET|SESSIONSECRET|ECHOED|X-Amz-Signature=(?!\[)"

@@ -121,11 +121,11 @@ def process(words, environ, log, **options):
 @contextmanager
 def serving(folder, **more):
     """A mirror with an empty data folder, as the script of an operator starts it: in the background."""
-    state, service_port = folder / "sandbox", free_port()
+    state, service_port, realtime_port = folder / "sandbox", free_port(), free_port()
     mirror = Mirror(folder / "data", f"http://127.0.0.1:{service_port}", free_port(), folder / "dagster.log")
     serve = [sys.executable, "-m", "resources.sandbox", "serve", "--state", str(state), "--port", str(service_port)]
     serve += ["--projects", ",".join(PROJECTS), "--namespaces", "0", "--changes-per-hour", "12", "--body-bytes", "600"]
-    serve += ["--prepare", "0"]
+    serve += ["--realtime-port", str(realtime_port), "--prepare", "0"]
     with process(serve, bare(), folder / "sandbox.log"):
         log = folder / "sandbox.log"
         until(lambda: answered(f"{mirror.service}/sandbox/identity"), 120, "The sandbox answers", log, pause=0.2)
@@ -136,7 +136,8 @@ def serving(folder, **more):
             "WME_PASSWORD": account["password"],
             "WME_PROJECTS": ",".join(PROJECTS),
             "WME_MIN_FREE_GB": "0",
-            **{f"WME_{name}_URL": mirror.service for name in ("AUTH", "BASE", "REALTIME")},
+            **{f"WME_{name}_URL": mirror.service for name in ("AUTH", "BASE")},
+            "WME_REALTIME_URL": f"http://127.0.0.1:{realtime_port}",
             **more,
         }
         words = [str(WME), "ui", "--port", str(mirror.port)]

@@ -54,8 +54,8 @@ def under_way(instance: dg.DagsterInstance) -> Iterator[dict[str, str]]:
 
     def cancel() -> None:
         quiet = 0
-        # runs continue during this loop, and more records can appear
-        while quiet < 3:
+        # runs continue during this loop, and more records can appear, on a busy machine half a second later
+        while quiet < 10:
             runs = instance.get_runs(dg.RunsFilter(tags=tags, statuses=UNDER_WAY))
             for run in runs:
                 instance.report_run_canceled(

@@ -30,8 +30,8 @@ _NAMED = 5
 _PAX = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE)
 _EXTENDED = (*_PAX, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
 _FILES = tuple(kind for kind in tarfile.REGULAR_TYPES if kind != tarfile.GNUTYPE_SPARSE)
-# IsalError is an exception class, but its declared type is an instance
-_DAMAGED = (EOFError, OSError, zlib.error, cast("type[Exception]", isal_zlib.IsalError))
+#: Errors that isal raises for damaged gzip data. IsalError is an exception class, but its declared type is an instance.
+DAMAGED = (EOFError, OSError, zlib.error, cast("type[Exception]", isal_zlib.IsalError))
 
 
 @dataclass
@@ -91,7 +91,7 @@ class TarStream:
         """Read some bytes with a single call. Return the number of bytes, or 0 at the end of the stream."""
         try:
             count = self._readinto(target)
-        except _DAMAGED as error:
+        except DAMAGED as error:
             raise self.error(f"the gzip data is damaged or truncated: {error}") from error
         self.position += count
         return count

@@ -37,7 +37,7 @@ from resources.lake.rejects import RejectsFile, lines_file
 from resources.lake_files import ConvertedFile
 from resources.storage import UNREADABLE, verify
 from resources.tables import REJECTED_LINES, ChangeType, version_of
-from resources.tar import Contents
+from resources.tar import DAMAGED, Contents
 
 _log = logging.getLogger(__name__)
 
@@ -264,7 +264,7 @@ def _is_whole(conversion: ConvertedFile, layout: Layout) -> bool:
             with storage.open(lines_file(rejects)) as raw, igzip.IGzipFile("", "rb", fileobj=raw) as lines:  # type: ignore[no-untyped-call]
                 while lines.read(_READ_BYTES):
                     pass
-    except (*UNREADABLE, EOFError):
+    except (*UNREADABLE, *DAMAGED):
         return False
     return True
 

@@ -90,19 +90,27 @@ def test_files_are_converted_listed_read_and_deleted(lake):
     assert not [path for path in folder.rglob("*") if path.is_file()]  # no local file is left behind
 
 
-def test_a_damaged_file_is_replaced_by_a_second_conversion(lake, caplog):
-    archive = lake.archive(lake.lines(lake.record(1)))
+def test_a_damaged_file_is_replaced_by_a_second_conversion(lake, monkeypatch, caplog):
+    monkeypatch.setattr("resources.lake.rejects.RAW_BYTES_MAX", 3)
+    archive = lake.archive(lake.lines(lake.record(1), b"bad", b"b" * 10_000))
     storage = lake.layout.storage
     with Converter(workers=1) as converter:
         made = converter.convert(archive, lake.layout, again=True)
         assert (made.row_count, caplog.text) == (1, "")
-        whole, when = storage.files[made.path]
+        before = dict(storage.files)
         assert not converter.convert(archive, lake.layout, again=True).converted
-        assert storage.modified(made.path) == when
-        storage.files[made.path] = (whole[:100], when)
-        assert converter.convert(archive, lake.layout, again=True).converted
-    assert "was damaged and has been replaced" in caplog.text
-    assert storage.files[made.path][0] == whole
+        assert (storage.files, len(before)) == (before, 3)
+        for path, (whole, when) in before.items():
+            # of the same length, without some bytes, and cut off
+            for wrong in (
+                whole.replace(b"Page", b"page").replace(b"bad", b"Bad"),
+                whole[:-30] + whole[-25:],
+                whole[:-5],
+            ):
+                storage.files[path] = (wrong, when)
+                assert converter.convert(archive, lake.layout, again=True).converted is (wrong != whole)
+                assert storage.files[path][0] == whole
+    assert {*caplog.messages} == {f"{made.path} was damaged and has been replaced."}
 
 
 def test_files_are_compacted(lake):

@@ -1,6 +1,7 @@
 """Which pages are looked up, and what the day's budget allows."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -60,19 +61,24 @@ def test_one_process_looks_up_at_a_time(tmp_path):
 def test_half_a_line_of_a_killed_run_is_dropped_and_the_archive_is_the_same_each_time(tmp_path):
     layout, record = Layout(tmp_path), json.dumps({"name": "Earth", "namespace": {"identifier": 10}}, indent=1).encode()
     journals = Journals(layout, NOW.replace(microsecond=7))
-    journals.add(EARTH, NOW, record)
+    journals.add(EARTH, NOW, b" \n" + record)
     journals.add(EARTH, NOW, None)
-    (of_page, of_none) = sorted(layout.archive.rglob("*.ndjson"), reverse=True)
+    Journals(layout, NOW).add(replace(EARTH, namespace_id=20), NOW, None)
+    (_, of_page, of_none) = sorted(layout.archive.rglob("*.ndjson"), reverse=True)
     assert "_namespace_10." in of_page.name
     whole = of_page.read_bytes()
+    lookup = {"name": "Earth", "at": NOW.isoformat(), "purpose": "watch", "is_found": True}
+    assert json.loads(whole) == {"lookup": lookup} | json.loads(record)
     of_page.write_bytes(whole + whole[:20])
     of_none.write_bytes(b"half")
     with copying(tmp_path, wait_seconds=0):  # a backup may have found the journal and not its archive
         journal.pack(layout)
     assert of_page.exists()
-    (archive,) = journal.archives(layout)
+    (first, archive) = journal.archives(layout)
+    assert (first.namespace_id, first.source_at) == (20, NOW)
+    assert archive.path.read_bytes()[4:8] == bytes(4)  # the time would make other bytes
     assert (archive.project_id, archive.namespace_id, archive.source_at.microsecond) == ("enwiki", 10, 7)
     of_page.write_bytes(whole)  # as it is after a kill before it is removed
     journal.pack(layout)
-    assert list(journal.archives(layout)) == [archive]
+    assert list(journal.archives(layout)) == [first, archive]
     assert list(layout.archive.rglob("*.ndjson")) == []

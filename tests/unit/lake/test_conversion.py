@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from resources import machine
 from resources.datasets import LISTS, SNAPSHOT_ARTICLES
-from resources.lake import Archive, ConversionError, convert, convert_list, digest_of, find_conversion
+from resources.lake import Archive, ConversionError, Converter, convert, convert_list, digest_of, find_conversion
 from resources.lake.archive.blocks import BLOCK_BYTES
 from resources.lake.encoded_blocks import encode_block
 from resources.tables import ARTICLE_CHANGES, REJECTED_LINES, version_of
@@ -48,6 +49,32 @@ def test_converted_once(lake):
     assert again == replace(first, converted=False, seconds=0.0)
     assert (first.path.stat().st_mtime_ns, first.path.stat().st_ino) == (stamp.st_mtime_ns, stamp.st_ino)
     assert pickle.loads(pickle.dumps(again)) == again
+
+
+def test_what_lies_in_the_place_of_a_conversion_is_not_taken_for_it(lake, tmp_path):
+    archive, other = (lake.archive(lake.lines(lake.record(n), *[b"bad"] * n)) for n in (1, 2))
+    made, others = convert(archive, lake.layout), convert(other, lake.layout)
+    odd = [tmp_path / "odd", tmp_path / "bare"]  # without the facts, and without any metadata
+    for path in odd:
+        pq.write_table(pa.table({"x": [1]}), path, store_schema=path is odd[0])
+    pairs = ((made.path, others.path), (made.rejects_path, others.rejects_path), *((made.path, one) for one in odd))
+    for ours, theirs in pairs:
+        content = ours.read_bytes()
+        ours.write_bytes(theirs.read_bytes())
+        assert find_conversion(archive, lake.layout) is None
+        ours.write_bytes(content)
+    assert find_conversion(archive, lake.layout) == replace(made, converted=False, seconds=0.0)
+
+
+@pytest.mark.parametrize(
+    ("cores", "usable", "workers", "memory"),
+    [(8, 65_536, 8, 16_384), (16, 8_040, 11, 2_010), (4, 1_024, 2, 512), (2, 600, 1, 300)],
+)
+def test_workers_and_memory_follow_from_the_machine(monkeypatch, cores, usable, workers, memory):
+    monkeypatch.setattr(machine, "cores", lambda: cores)
+    monkeypatch.setattr(machine, "memory_bytes", lambda: usable << 20)
+    with Converter() as made:
+        assert (made.workers, made.memory_bytes >> 20, made.readers) == (workers, memory, 2 * workers + 1)
 
 
 def test_digest_tells_what_decides_the_rows(lake, monkeypatch):
@@ -101,10 +128,10 @@ def test_bodies_are_kept_as_asked(lake, rows):
         ({"bodies": frozenset({"pdf"})}, r"Unknown bodies: pdf. Known bodies are html, wikitext."),
         (
             {"memory_bytes": 100 << 20, "workers": 2},
-            r"100 MB of memory is too little for 2 workers. Nothing was converted. Allow at least \d+ MB",
+            r"100 MB of memory is too little for 2 workers. Nothing was converted. Allow at least 416 MB, or use fewer",
         ),
         *(
-            ({"record_bytes_max": size}, "record limit of .* out of range")
+            ({"record_bytes_max": size}, f"limit of {size:,} bytes is out of range. 16,777,216 to 1,073,741,824 bytes")
             for size in (0, BLOCK_BYTES - 1, (1 << 30) + 1)
         ),
     ],

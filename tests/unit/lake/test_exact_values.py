@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from resources.lake import convert
 from resources.lake.decode import native, strict_json
 from resources.lake.decode import strict as drift
 from resources.lake.decode.strict import OTHERS
@@ -134,19 +133,6 @@ def test_a_key_that_appears_twice_makes_a_bad_line_at_every_level(lake, rows):
     assert [row["raw"] for row in found] == bad
     assert all("twice in one object." in row["reason"] for row in found)
     assert made.drift == ()
-
-
-@pytest.mark.parametrize("form", ["two", "three", "two and one broken"])
-def test_two_records_on_one_line_are_one_bad_line(lake, rows, form):
-    one, two, three = (json.dumps(lake.record(n)).encode() for n in (1, 2, 3))
-    forms = {"two": one + two, "three": one + b" " + two + three, "two and one broken": one + two + b"\n" + three[:-1]}
-    data = forms[form] + (b"\n}" if form == "two and one broken" else b"")
-    datas = [data + ending for ending in (b"\n\n", b"\n \t\r\n", b"\n\n\n", b"\n")]
-    made = convert(lake.archive(lake.lines(lake.record(4)), *datas), lake.layout)
-    assert [row["article_id"] for row in rows(made.path)] == [104]
-    rejected = rows(made.rejects_path)
-    assert [row["raw"] for row in rejected] == [line for data in datas for line in data.split(b"\n") if line.strip()]
-    assert "Extra data" in rejected[0]["reason"]
 
 
 def test_reasons_are_short_and_can_be_written_whatever_the_line_holds(lake, rows):

@@ -164,6 +164,10 @@ OTHERS_NAME = member("g", pax(path="b"), tarfile.XGLTYPE) + member("l", b"b\0", 
 ODD_MEMBERS = {
     "many fields": (MANY + member("a", b"x\n"), {"b.ndjson"}),
     "two long names with one beginning": (LONG[0] + member("n", b"x\n") + LONG[1] + member("n", b"x\n"), None),
+    "a padded header": (
+        member("p", pax(path="b.ndjson") + bytes(7), tarfile.XHDTYPE) + member("a", b"x\n"),
+        {"b.ndjson"},
+    ),
     "a size in binary": (member("a.ndjson", b"x\n", size_field=b"\x80" + (2).to_bytes(11, "big")), {"a.ndjson"}),
     "an unknown kind": (member("a.ndjson", b"x\n", b"Z"), {"a.ndjson"}),
     "names of others": (OTHERS_NAME + member("a.ndjson", b"x\n"), {"a.ndjson"}),

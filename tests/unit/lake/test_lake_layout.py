@@ -18,6 +18,7 @@ def test_paths_of_hours_and_lists():
         "data/archive/batches/date=2026-11-19/hour=05/enwiki_namespace_0.01234567.tar.gz"
     )
     archive = Archive("x", "enwiki_namespace_0", "0" * 32, HOUR, "enwiki", 0)
+    assert (archive.path, Layout("data")) == (Path("x"), LAYOUT)
     assert archive.lake_file(LAYOUT, "article_changes", DIGEST) == Path(
         "data/lake/article_changes/date=2026-11-19/hour=05/enwiki_namespace_0.01234567.parquet"
     )

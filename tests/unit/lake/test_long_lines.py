@@ -13,8 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from resources.lake import ArchiveError, Converter, convert, digest_of, find_conversion
-from resources.lake.archive.blocks import read_blocks
-from resources.lake.archive.buffers import Buffers, LongLine
 from resources.lake.rejects import RAW_BYTES_MAX, lines_file, whole_line
 
 LONGEST = 16 << 20
@@ -64,7 +62,8 @@ def test_lines_of_every_length_become_rows_or_rejects_whole(lake, rows):
         assert reject["raw_bytes"] == len(line)
         assert data[reject["byte_offset"] :].startswith(line)
         assert reject["raw"] == (line if len(line) <= 1000 else line[:100])
-        assert ("maximum record length" in reject["reason"]) == (len(line) > 10_000)
+        told = f"{len(line):,} bytes long; the maximum record length is 10,000 bytes (WME_MAX_RECORD_MB)."
+        assert (reject["reason"] == f"The line is {told}") == (len(line) > 10_000)
     long = [whole(lake, reject) for reject in rejected if reject["raw_path"] is not None]
     assert gzip.decompress(lines_file(made.rejects_path).read_bytes()) == b"".join(line + b"\n" for line in long)
     good = [
@@ -87,22 +86,14 @@ def test_the_same_lines_give_the_same_files(lake):
     assert len(files) == 1
 
 
-def test_a_long_line_that_nobody_reads_is_passed_over(lake):
-    lines = [b"a" * 100, b"b" * 9000, b"c" * 100, b"d" * 7000]
-    found = []
-    for block in read_blocks(lake.archive(b"\n".join(lines)).path, Buffers(1, 2048, 5000)):
-        if isinstance(block, LongLine):
-            found.append((block.number, block.offset))
-        else:
-            found.append(bytes(block.view))
-            block.done()
-    assert found == [b"a" * 100 + b"\n", (2, 101), b"c" * 100 + b"\n", (4, 9203)]
-
-
 @pytest.mark.usefixtures("short_limits")
-def test_a_conversion_whose_long_lines_were_removed_is_made_again(lake):
-    archive = lake.archive(b"x" * 2000)
+def test_a_conversion_whose_long_lines_were_removed_is_made_again(lake, monkeypatch):
+    archive, trims = lake.archive(b"x" * 3000), []
+    monkeypatch.setattr("resources.lake.converter.trim", lambda: trims.append(1))
+    convert(lake.archive(b"x"), lake.layout)
+    assert len(trims) == 1  # at the end; once more for a line that exceeds a block
     made = convert(archive, lake.layout)
+    assert len(trims) == 3
     assert find_conversion(archive, lake.layout) is not None
     lines_file(made.rejects_path).unlink()
     assert find_conversion(archive, lake.layout) is None
@@ -133,6 +124,9 @@ def test_a_long_line_whose_file_is_cut_off_is_told_of(lake, rows):
     path = lines_file(made.rejects_path)
     path.write_bytes(path.read_bytes()[:-1000])
     with pytest.raises(OSError, match="ends in the middle of a line"):
+        whole(lake, reject)
+    path.write_bytes(b"x" + path.read_bytes())
+    with pytest.raises(OSError, match=rf"{path.name} is damaged: "):
         whole(lake, reject)
 
 

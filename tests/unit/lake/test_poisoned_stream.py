@@ -4,7 +4,9 @@ import gzip
 from collections import Counter
 from datetime import timedelta
 
-from resources.datasets.live import Run
+import pyarrow as pa
+
+from resources.datasets.live import Run, Step
 from resources.lake.stream_events import Continuity
 from tests.unit.lake.poisoned import NOW, ODD, REJECTED, changed, event, line_of
 from tests.unit.lake.test_live import lake_of, stored
@@ -18,7 +20,11 @@ def test_what_is_no_event_is_a_reject_and_the_events_of_its_step_are_kept_odd_or
     assert stored(layout) == Counter((3, 10 + number) for number in range(len(bad)))
     path = layout.lake / "live_changes_rejects/date=2026-11-01/hour=05/000000000002.ndjson.gz"
     assert gzip.decompress(path.read_bytes()) == b"".join(line + b"\n" for line in bad)
-    assert f"{len(bad)} lines of the stream cannot be read" in caplog.text
+    told = (
+        f"{len(bad)} lines of the stream cannot be read (first reason: event.date_published is missing, so the hour of "
+    )
+    told += "the event is unknown.). The rejected lines were stored in "
+    assert caplog.messages[0].startswith(f"{told}{path}, and the reasons in the .reasons.gz file")
     # on every start
     assert lake_of(layout).begin(NOW, NOW) == step
 
@@ -69,30 +75,40 @@ def test_offsets_that_begin_anew_lose_nothing_and_are_reported(layout, caplog):
     assert dict(step.highest) == {}
 
 
-def test_a_place_that_is_far_ahead_counts_with_the_second_event_there(layout, caplog):
-    lake = lake_of(layout)
-    assert dict(lake.add(some(3, [7], "a"), NOW).offsets) == {3: 8}
-    # a single one may be poisoned: the stream goes on behind the others, and nobody asks for what will never be
-    step = lake.add(some(3, [2**53 - 1], "a"), NOW)
-    assert (step.row_count, dict(step.offsets)) == (1, {3: 8})
-    step = lake.add(some(3, [8, 9], "a"), NOW)
-    assert (step.row_count, dict(step.offsets), step.reset_count) == (2, {3: 10}, 0)
-    assert caplog.text == ""
-    step = lake.add(some(3, [90_000, 90_001], "a"), NOW)
-    assert (step.row_count, dict(step.offsets), step.reset_count) == (2, {3: 90_002}, 0)
-    assert caplog.text.count("stream partition 3 jumped ahead from 10 to 90,000.") == 1
-    assert lake_of(layout).add(some(3, [2**53 - 1, 8, 90_001], "a"), NOW) is None
+#: Steps on later days: events as partition, offset, identifier and hours; then which are new, the offsets that follow,
+#: the highest ones with their days, and the number of resets.
+STEPS = [
+    (0, [(3, 7, "a", 0), (5, 1_008, "a", 0), (6, 1_500, "a", 0), (8, 2_502, "a", 0)],
+     "1111", {3: 8, 5: 1_009, 6: 1_501}, {8: (2_503, 0)}, 0),
+    (1, [(8, 2_502, "b", 0)], "1", {3: 8, 5: 1_009, 6: 1_501}, {8: (2_503, 0)}, 0),
+    (1, [(8, 3_503, "a", 0), (8, 4_503, "a", 0), (3, 50_000, "a", 0), (3, 50_001, "a", 0)],
+     "1111", {3: 50_002, 5: 1_009, 6: 1_501, 8: 4_504}, {}, 0),
+    (2, [(3, 5, "b", 0), (5, 4, "b", 0)],
+     "11", {3: 6, 5: 5, 6: 1_501, 8: 4_504}, {3: (50_002, 2), 5: (1_009, 2)}, 2),
+    (5, [(3, 6, "b", 0), (3, 50_001, "a", 0), (3, 6, "b", 0), (3, 7, "a", 0)],
+     "1000", {3: 8, 5: 5, 6: 1_501, 8: 4_504}, {3: (50_002, 2), 5: (1_009, 2)}, 0),
+    (6, [(5, 5, "b", 0), (3, 8, "b", 0)], "11", {3: 9, 5: 6, 6: 1_501, 8: 4_504}, {}, 0),
+    (6, [(3, 10_001_009, "a", 0.5), (3, 10_003_010, "a", -1), (3, 10_001_010, "a", -2)],
+     "111", {3: 10_001_011, 5: 6, 6: 1_501, 8: 4_504}, {3: (10_003_011, 6)}, 0),
+    (6, [(3, 10_001_011, "a", -2), (3, 40_002_012, "a", 1)], "11", {3: 40_002_013, 5: 6, 6: 1_501, 8: 4_504}, {}, 0),
+]  # fmt: skip
 
 
-def test_hours_that_pass_let_offsets_go_further(layout):
-    def at(hours, offset):
-        return [line_of(event(3, offset, f"a-{offset}", NOW + timedelta(hours=hours))) + b"\n"]
-
-    lake = lake_of(layout)
-    lake.add(at(0, 1), NOW)
-    assert dict(lake.add(at(3, 30_000_000), NOW).offsets) == {3: 30_000_001}
-    assert dict(lake.add(at(4, 50_000_000), NOW).offsets) == {3: 30_000_001}
-    assert dict(lake.add(at(6, 50_000_001) + at(7, 70_000_000), NOW).offsets) == {3: 50_000_002}
+def test_what_a_step_says_of_each_partition(tmp_path, caplog):
+    """Offsets go further with hours that pass, and what is known of days long ago is forgotten."""
+    continuity, step = Continuity(tmp_path), Step(1, tmp_path, NOW)
+    names = ["event_partition", "event_offset", "event_id", "event_published_at"]
+    for days, events, *told in STEPS:
+        *places, hours = zip(*events, strict=True)
+        published = pa.array([NOW + timedelta(hours=one) for one in hours], pa.timestamp("us", "UTC"))
+        is_new, step = continuity.judge(pa.table([*places, published], names), step, NOW + timedelta(days=days))
+        continuity.landed(step)
+        highest = {one: (offset, (at - NOW).days) for one, (offset, at) in step.highest.items()}
+        assert ["".join("01"[one] for one in is_new.to_pylist()), step.offsets, highest, step.reset_count] == told
+        assert step.duplicate_count == told[0].count("0")
+    assert [one.removeprefix("The offsets of stream partition ").partition(".")[0] for one in caplog.messages] == [
+        *("8 jumped ahead from 0 to 3,503", "3 went back from 50,002 to 5, and 1 time more")
+    ]
 
 
 def test_events_of_a_service_whose_clock_was_wrong_are_kept(layout):
@@ -122,15 +138,23 @@ def test_files_are_looked_through_only_for_what_memory_does_not_know(layout, mon
     step = lake.add(some(3, range(30, 60), "a"), NOW)
     assert (step.row_count, step.duplicate_count) == (10, 20)
     assert len(looks) == 1
-    assert stored(layout) == Counter((3, offset) for offset in range(60))
+    lake.add(some(3, range(9), "b"), NOW)
+    assert lake.add(some(3, range(9), "b"), NOW) is None
+    assert len(looks) == 2
+    assert stored(layout) == Counter((3, offset) for offset in [*range(60), *range(9)])
 
 
 def test_a_damaged_file_stops_no_stream_that_goes_back(layout, caplog):
     lake = lake_of(layout)
+    lake.add(some(3, range(10), "a"), NOW)
     damaged = lake.add(some(3, range(10, 20), "a"), NOW).path
     lake.add(some(3, range(20, 30), "a"), NOW)
     damaged.write_bytes(damaged.read_bytes()[:100])
-    step = lake_of(layout).add(some(3, range(15, 31), "a"), NOW)
+    step = lake_of(layout).add(some(3, range(5, 31), "a"), NOW)
     # those of the damaged file are stored once that can be read
-    assert (step.row_count, step.duplicate_count) == (6, 10)
-    assert f"{damaged} cannot be read" in caplog.text
+    assert (step.row_count, step.duplicate_count) == (11, 15)
+    assert caplog.text.count(f"{damaged} cannot be read") == 1
+    # what is older than four days is forgotten
+    assert lake_of(layout).add(some(3, range(20, 30), "a"), NOW + timedelta(days=3)) is None
+    assert lake_of(layout).add(some(3, range(10, 20), "a"), NOW + timedelta(days=5)).row_count == 10
+    assert caplog.text.count(f"{damaged} cannot be read") == 2

@@ -52,13 +52,17 @@ def test_converted_once(lake):
 
 
 def test_what_lies_in_the_place_of_a_conversion_is_not_taken_for_it(lake, tmp_path):
-    archive, other = (lake.archive(lake.lines(lake.record(n), *[b"bad"] * n)) for n in (1, 2))
-    made, others = convert(archive, lake.layout), convert(other, lake.layout)
-    odd = [tmp_path / "odd", tmp_path / "bare"]  # without the facts, and without any metadata
-    for path in odd:
-        pq.write_table(pa.table({"x": [1]}), path, store_schema=path is odd[0])
-    pairs = ((made.path, others.path), (made.rejects_path, others.rejects_path), *((made.path, one) for one in odd))
-    for ours, theirs in pairs:
+    archive, other = (lake.archive(lake.lines(lake.record(n), b"bad")) for n in (1, 2))
+    made, odd, bare = convert(archive, lake.layout), tmp_path / "odd", tmp_path / "bare"
+    for path in (odd, bare):  # without the facts, and without any metadata
+        pq.write_table(pa.table({"x": [1, 2]}), path, store_schema=path == odd)
+    places = (
+        (made.path, convert(other, lake.layout).path),
+        (made.path, odd),
+        (made.path, bare),
+        (made.rejects_path, odd),
+    )
+    for ours, theirs in places:
         content = ours.read_bytes()
         ours.write_bytes(theirs.read_bytes())
         assert find_conversion(archive, lake.layout) is None

@@ -1,0 +1,154 @@
+"""Whole answers of commands about mirrors made by hand, as `answers.txt` has them: numbers, names and what to do next.
+
+Sizes, paths and what depends on the machine or the moment have names there.
+"""
+
+import json
+import re
+from datetime import timedelta
+from functools import partial
+from html import unescape
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from pipelines import cli
+from pipelines.cli import maintenance, records
+from pipelines.operations.rebuild import verify
+from pipelines.report import dictionary, status
+from pipelines.report.page import content
+from resources.data_folder import claim
+from resources.engine import line_reporter
+from resources.enterprise import Listing, Query
+from resources.enterprise.query import Kind
+from resources.formatting import size_text
+from resources.tables import HourState
+from resources.warehouse import HourStatus, Warehouse
+from tests.builds import close_all
+from tests.unit.warehouse.conftest import START
+
+#: The sections of the file by title.
+ANSWERS = dict(
+    one.split("\n", 1) for one in Path(__file__).with_name("answers.txt").read_text().rstrip().split("\n\n# ")[1:]
+)
+SIZES, VARYING = (
+    [line.split(between) for line in ANSWERS[title].splitlines()]
+    for title, between in (("sizes", " "), ("varying", " = "))
+)
+
+
+@pytest.fixture
+def answers(mirror, monkeypatch):
+    """`answers(title)`: run the commands of a section, two months later, and see that they answer as it says."""
+    monkeypatch.setattr(maintenance, "Warehouse", partial(Warehouse, clock=lambda: START + timedelta(days=62)))
+    given = {"WME_DATA": str(mirror.data), "WME_PROJECTS": "enwiki", "WME_MIN_FREE_GB": "0"}
+
+    def sizes(prefix):
+        found = {name: (one.stat().st_size for one in mirror.data.glob(path) if one.is_file()) for name, path in SIZES}
+        return {prefix + name: size_text(sum(those)) for name, those in found.items()}
+
+    def see(title, shown=lambda out: out):
+        for answer in ANSWERS[title].replace("TMP", str(mirror.data.parent))[2:].split("\n$ "):
+            close_all()
+            (line, _, wanted), before = answer.partition("\n"), sizes("was_")
+            settings, words = line.split("wme ")
+            more = dict(one.split("=") for one in settings.split())
+            done = CliRunner(env=given | more).invoke(cli.wme, words.split())
+            assert done.exit_code == 0, done.output
+            out = re.sub(" +", " ", shown(re.sub(" +", " ", done.stdout))).replace(" \n", "\n").rstrip()
+            for name, pattern in VARYING:
+                out = re.sub(pattern, name, out)
+            for name, size in {**before, **sizes("")}.items():
+                wanted = wanted.replace(f"<{name}>", size)
+            assert out.splitlines() == wanted.splitlines(), line
+
+    return see
+
+
+def test_compactions_and_what_they_leave_of_a_dropped_project(mirror, answers):
+    mirror.load_all(range(4), "enwiki", "frwiki")
+    mirror.publish()
+    # the tables of a project have no order
+    answers("compact", partial(re.sub, "(?<=rows: )(.+)", lambda of: ", ".join(sorted(of[0].split(", ")))))
+    assert verify(mirror.warehouse, line_reporter(print)) == "Verified 3 lake files. No files are damaged."
+
+
+def test_backups(mirror, answers):
+    mirror.load_all(range(2))
+    mirror.publish()
+    (mirror.data / "dagster").mkdir()
+    (mirror.data / "dagster/dagster.yaml").write_text("x: y")
+    answers("backup")
+
+
+def test_status_and_dictionary(mirror, answers, monkeypatch):
+    collect = status.collect
+    monkeypatch.setattr(status, "collect", lambda settings, hours: collect(settings, hours, mirror.lake.hour(4)))
+    mirror.load(0)
+    mirror.load(1, "frwiki")
+    changes = [mirror.lake.change(2, "B", 190)] * 2
+    mirror.warehouse.load_hour(mirror.lake.hour(3), [mirror.lake.file(3, changes, rejects=[b"x"])])
+    claim(mirror.data, "https://elsewhere")
+    mirror.publish()
+    pages = mirror.data / "pages"
+    pages.mkdir()
+    (pages / "old.md").touch()
+    answers("status")
+    assert {path.name for path in pages.iterdir()} == dictionary.pages().keys()
+
+
+def test_each_card_of_the_report(mirror, answers, monkeypatch):
+    lake, warehouse, opened = mirror.lake, mirror.warehouse, []
+    for name, most in (("PLACES", 1), ("_PROJECTS", 1), ("_ROWS", 2), ("_TITLES", 2)):
+        monkeypatch.setattr(content, name, most)
+    collect = status.collect
+    monkeypatch.setattr(status, "collect", lambda settings, **_: collect(settings, now=lake.hour(121)))
+    monkeypatch.setattr(click, "launch", opened.append)
+
+    def load(number, minutes, project, *changes, rejects=()):
+        warehouse._clock.now = lake.hour(number + 1) + timedelta(minutes=minutes)
+        warehouse.load_hour(lake.hour(number), [lake.file(number, changes, project, 14, rejects)])
+
+    def cards(out):
+        """Also the texts of each card of the page: its sentence, and its tables."""
+        page = re.sub("(?s)<(figure|summary)>.*?</\\1>", "", (mirror.data / "report.html").read_text())
+        found = [re.findall(r">([^<>]*[^<>\s][^<>]*)<", one) for one in page.split('<section class="card" ')[1:]]
+        return "\n".join([out.strip(), *(unescape(" | ".join(texts)) for texts in found)])
+
+    load(0, 20, "enwiki", lake.change(1, "P", 0))
+    load(0, 30, "frwiki", lake.change(1, "A", 1))
+    load(119, 30, "enwiki", *(lake.change(page, f"P {page}", 7140 + page) for page in range(40)))
+    moved = [lake.change(7, "Old_name", 7203, "delete", event_id="m"), lake.change(7, "New name", 7203, event_id="m")]
+    moved += [lake.change(8, "P", 7202, "delete", event_id="n"), lake.change(8, "Q", 7202, event_id="n")]
+    gone, last = lake.change(9, "Gone", 7204, "delete"), lake.change(1, "P_1", 7201, editor_name="b", url="https://x")
+    load(120, 30, "enwiki", last, *moved, gone, rejects=[b"z"])
+    warehouse.record_statuses([HourStatus(lake.hour(1), "frwiki", 14, HourState.MISSING, "Lost.")])
+    load(120, 90, "frwiki", lake.change(1, "A", 7201), rejects=[b"x", b"y"])
+    warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 60)], [lake.change(2, "B", 60)]], "frwiki", 14))
+    warehouse.load_lookups([lake.lookups(7300, ("A", None), namespace=14)])
+    mirror.publish()
+    answers("report", cards)
+    answers("rejects")
+    assert opened == [str(mirror.data / "report.html")]
+
+
+def test_options_of_a_lookup_are_its_query_and_records_are_shown_line_by_line(capsys):
+    asked = []
+    command = click.command()(records.queried(Kind.ARTICLES, lambda **given: asked.append(given["asked"])))
+    words = "--project enwiki --language en --limit 2 --fields name,,version.* --fields url --filter a=1 --filter b=[1]"
+    assert CliRunner().invoke(command, [*words.split(), '--filter=c="0"', "--filter=d=NaN"]).exit_code == 0
+    filters = {"is_part_of.identifier": "enwiki", "in_language.identifier": "en", "a": 1, "b": "[1]", "c": "0"}
+    assert asked == [Query(fields=("name", "version.*", "url"), filters=filters | {"d": "NaN"}, limit=2)]
+
+    first = {"name": "A", "list": [*range(8)], "text": "x \n" * 200, "none": [], "of": {"b": True, "c": None}}
+    many = {f"k{number}": number for number in range(201)}
+    records._show(Listing(json.dumps([first, many]).encode(), (), "", START), "text")
+    start, rest = capsys.readouterr().out.split("\n\n")
+    lines = [f"{name:<4}  {value}" for name, value in many.items()]
+    assert rest.splitlines() == [*lines[:-1], "... --json prints the complete record."]
+    assert [re.sub(" +", " ", line) for line in start.splitlines()] == [
+        *("name A", *(f"list.{number} {number}" for number in range(6)), "list ... 8 in total"),
+        *(f"text {'x ' * 99}x... (600 characters)", "none []", "of.b true", "of.c null"),
+    ]

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -39,6 +39,8 @@ def test_hourly_files_come_from_the_endpoint_and_draw_on_the_quota_of_their_data
     target = tmp_path / "x.tar.gz"
     (record,) = client.hours.listing(hour, STRUCTURED)
     assert client.hours.record(hour, NAME, STRUCTURED) == record
+    with pytest.raises(errors.NotPublishedYet):
+        client.hours.record(hour + timedelta(hours=1), NAME, STRUCTURED)
     path = f"/v2/structured/batches/2026-11-01/05/{NAME}/download"
     fake.user |= {"structured_requests_count": 15, "structured_limit": 15}
     fake.script(path, error_reply(429, "Too Many Requests"))
@@ -46,6 +48,8 @@ def test_hourly_files_come_from_the_endpoint_and_draw_on_the_quota_of_their_data
         client.hours.download(hour, record, target, dataset=STRUCTURED)
     assert client.hours.download(hour, record, target, dataset=STRUCTURED).fetched
     assert json.loads((tmp_path / "x.tar.gz.json").read_bytes())["url_path"] == path
+    fake.add(NAME, b"replaced")
+    assert client.hours.download(hour, record, tmp_path / "y.tar.gz", dataset=STRUCTURED).size_bytes == 8
     assert not fake.api.seen("/v2/batches*")
 
 
@@ -76,7 +80,7 @@ def test_a_snapshot_whose_files_are_free_costs_nothing(client, fake, tmp_path):
 
 
 def test_an_archived_list_is_read_as_it_was_landed(client, fake, hour, tmp_path):
-    fake.add(NAME, b"content")
+    fake.script("/v2/batches/*", json_reply([fake.add(NAME, b"content"), 5]))
     target = tmp_path / "batches.json"
     listing = client.hours.listing(hour)
     sidecar = client.lists.land(listing, target)
@@ -86,11 +90,10 @@ def test_an_archived_list_is_read_as_it_was_landed(client, fake, hour, tmp_path)
     assert not is_landed(target, "0" * 32)
     assert files.md5_of(target) == sidecar.version
     found = read_listing(target)
-    assert (found.raw, found.records) == (listing.raw, listing.records)
-    assert (found.url_path, found.fetched_at) == (listing.url_path, listing.fetched_at)
+    assert found == listing
     (tmp_path / "batches.json.json").unlink()
     alone = read_listing(target)
-    assert alone.records == listing.records
+    assert (alone.records, alone.url_path, alone.odd) == (listing.records, "", listing.odd)
     assert abs(alone.fetched_at - datetime.now(UTC)).total_seconds() < 3600
     target.write_bytes(b'{"not": "a list"}')
     with pytest.raises(errors.IntegrityError, match=r"batches\.json is not a batch listing"):
@@ -104,7 +107,7 @@ def test_a_set_is_read_as_it_was_confirmed(client, fake, tmp_path):
     plan = client.snapshots.plan(NAME, tmp_path, FetchOptions(chunks=True))
     client.snapshots.download(plan)
     found = read_set(plan.manifest)
-    assert found.snapshot == plan.snapshot
+    assert (found.snapshot, found.form) == (plan.snapshot, "chunks")
     assert [(f.name, f.identifier, f.version) for f in found.files] == [
         (p.target.name, p.identifier, p.version) for p in plan.files
     ]
@@ -114,3 +117,27 @@ def test_a_set_is_read_as_it_was_confirmed(client, fake, tmp_path):
         plan.manifest.write_text(damaged)
         with pytest.raises(errors.IntegrityError, match="is not a snapshot manifest"):
             read_set(plan.manifest)
+
+
+def test_chunks_that_changed_under_the_same_snapshot_end_its_set(client, fake, tmp_path):
+    dataset = replace(DUMPS, is_chunked=True)
+    fake.add_snapshot(NAME, *[b"%d" % number for number in range(6)])
+    names = fake.snapshots[NAME]["chunks"]
+    plan = client.snapshots.plan(NAME, tmp_path, FetchOptions(chunks=True), dataset)
+    for file in plan.files:
+        client.snapshots.fetch(plan, file)
+    names[:1] = ["enwiki_namespace_0_chunk_9"]
+    for number, name in enumerate(names):
+        fake.chunks[name] = fake.add(name, b"new" if number < 4 else b"%d" % number)
+    with pytest.raises(errors.StaleSnapshot) as caught:
+        client.snapshots.confirm(plan)
+    new, old = (files.new_md5(content).hexdigest()[:8] for content in (b"new", b"1"))
+    assert caught.value.message.startswith(
+        f"The service replaced {NAME} after it was planned: {NAME}_chunk_0 no longer exists, {NAME}_chunk_9 is new, "
+        f"{NAME}_chunk_1 has version {new} instead of {old}, and 2 more. 6 complete files (6 B) of this version are "
+        f"kept in {tmp_path}. If you start over, the download costs 4 chunk units (no limit is known) and fetches 12 B"
+    )
+    fake.script("*/chunks", error_reply(404, "NoSuchKey"))
+    plan = client.snapshots.plan(NAME, tmp_path, dataset=dataset)
+    assert (plan.form, "chunk list differ" in plan.reason) == ("whole", True)
+    assert not fake.api.seen("/v2/snapshots*")

@@ -139,7 +139,8 @@ def test_disk_is_seen_to_before_the_start(offer):
     for free, floor, factor in ((size - 1, 0, 1.0), (size, 1, 1.0), (3 * size - 1, 0, 3.0)):
         plan = offer.plan(free=free, keep_free_bytes=floor, disk_factor=factor)
         assert not plan.fits_disk
-        with pytest.raises(errors.DiskFull, match="Nothing was fetched"):
+        left = r" and must leave 1 B free, but .* 2\.0 GB free" if floor else ", but"
+        with pytest.raises(errors.DiskFull, match=rf"about [26]\.0 GB of disk space{left}.* Nothing was fetched"):
             check_together((plan,))
 
 
@@ -147,8 +148,12 @@ def test_a_form_that_is_asked_for_is_taken_where_there_is_one(offer):
     assert offer.plan(form="whole").form == "whole"
     assert offer.plan(form="whole", listed=[]).form == "whole"
     assert Offer(20, 10**6).plan(form="chunks").form == "chunks"
-    with pytest.raises(errors.QuotaExceeded):
+    told = r"costs 20 chunk units, but .* 3 left \(this form was chosen because this .*\)\. .* \(monthly\), request"
+    with pytest.raises(errors.QuotaExceeded, match=told):
         check_together((offer.plan(form="chunks", chunks=3, snapshots=30),))
+    for wrong in ({"whole": True, "chunks": True}, {"most_units": -1}):
+        with pytest.raises(ValueError, match=r"exclusive|greater than or equal to 0"):
+            FetchOptions(**wrong)
     alone = Offer(0)
     assert (alone.plan().form, alone.plan().reason) == ("whole", "the service has no chunks of this snapshot")
     with pytest.raises(errors.InvalidRequest, match="no chunks of this snapshot"):
@@ -172,12 +177,12 @@ def test_plans_that_fit_alone_may_not_fit_together_or_cost_more_than_was_allowed
     check_together([*plans(2, chunks=59), *plans(1, chunks=59, beyond_quota=True)])
     check_together([*plans(2, chunks=59), offer.plan(form="whole", snapshots=1)])
     with pytest.raises(errors.QuotaExceeded, match=r"3 snapshots costs 60 chunk units together.* has 59 left"):
-        check_together(plans(chunks=59))
-    check_together(plans(free=6 * 10**9))
+        check_together([*plans(2, chunks=60), *plans(1, chunks=59)])
+    check_together(plans(free=6 * 10**9 + 1, keep_free_bytes=1))
     with pytest.raises(errors.DiskFull, match=r"Downloading 3 snapshots requires about 6.0 GB"):
         check_together(plans(free=6 * 10**9 - 1))
     with pytest.raises(errors.DiskFull):
-        check_together(plans(free=6 * 10**9, keep_free_bytes=1))
+        check_together([*plans(2, free=6 * 10**9), *plans(1, free=6 * 10**9, keep_free_bytes=1)])
     check_together(plans(landed=offer.chunks, free=0, chunks=0))
 
     check_together((offer.plan(form="chunks", chunks=100, most_units=20),))
@@ -185,7 +190,7 @@ def test_plans_that_fit_alone_may_not_fit_together_or_cost_more_than_was_allowed
     with pytest.raises(errors.BudgetExceeded, match=r"in 20 chunks costs 20 quota units, but the limit is 19"):
         check_together((dear,))
     check_together((offer.plan(form="chunks", most_units=0, landed=offer.chunks),))
-    both = [offer.plan(form="chunks", most_units=39), offer.plan(form="chunks", most_units=39)]
+    both = [offer.plan(form="chunks", most_units=39), offer.plan(form="chunks", most_units=100)]
     with pytest.raises(errors.BudgetExceeded, match=r"Fetching 2 snapshots together costs 40 quota units"):
         check_together(both)
 

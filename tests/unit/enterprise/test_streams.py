@@ -8,6 +8,7 @@ from itertools import islice
 
 import pytest
 
+from resources.enterprise import RetryPolicy
 from resources.enterprise.errors import AuthenticationError, InvalidRequest, ServiceUnavailable
 from resources.enterprise.query import Query
 from resources.enterprise.stream import Positions, StreamOptions, partitions_of, shares
@@ -177,7 +178,7 @@ class TestRefusalsAndEnds:
         with (
             client.stream(options=StreamOptions(connections=1, give_up_seconds=0.05)) as stream,
             pytest.raises(
-                ServiceUnavailable, match=r"for 0 s. Last error: Could not read the stream /v2/articles.* 503 \(busy\)"
+                ServiceUnavailable, match=r"Last error: Could not read the stream /v2/articles.* 503 \(busy\)"
             ),
         ):
             first(stream, 1)
@@ -185,13 +186,15 @@ class TestRefusalsAndEnds:
     def test_an_end_does_not_wait_for_a_silent_service_and_fields_come_with_their_event(self, fake, client):
         silent = threading.Event()
         fake.script(STREAM, *[Reply(body=lines(event(0, 1)), chunked=True, cut=10_000, stall=silent)] * 3)
-        with client.stream(query=Query(fields=("name",)), options=ONE) as stream:
+        query = Query(fields=("name",), filters={"is_part_of.identifier": "enwiki"})
+        with client.stream(query=query, options=ONE) as stream:
             assert first(stream, 1) == [event(0, 1)]
         stream.connections[0].join(120)
         assert not stream.connections[0].is_alive()
         assert fake.api.stalls_sat_out == 0
         silent.set()
-        assert fake.api.seen(STREAM)[0].json["fields"] == ["name", "event.*"]
+        sent = fake.api.seen(STREAM)[0].json
+        assert (sent["fields"], sent["filters"]) == (["name", "event.*"], query.body()["filters"])
         with pytest.raises(InvalidRequest):
             client.stream(query=Query(limit=3))
 
@@ -266,6 +269,57 @@ class TestAnswersAndRefusals:
         # and not open and silent, by which it would count as one that works
         assert (seen, connection.is_failing(later)) == ([True], False)
 
+    def test_waits_grow_until_data_comes_and_silence_counts_anew(self, monkeypatch, caplog):
+        busy, seen = ServiceUnavailable("Busy (503). Later."), []
+        results = iter([*[busy] * 4, [b"{}\n"]])
+
+        def pieces(*_):
+            found = next(results)
+            if found is busy:
+                raise busy
+            yield from found
+
+        def pause(connection, seconds):
+            seen.append((seconds, connection.failing_since))
+            if len(seen) == 5:
+                connection.stop()
+
+        caplog.set_level("INFO")
+        monkeypatch.setattr(Connection, "_pause", pause)
+        monkeypatch.setattr("resources.enterprise.stream_connection.random.uniform", lambda _, most: most - 0.1)
+        connection = Connection((3,), pieces, Inbox(100), 100, RetryPolicy(first_wait=1, longest_wait=4))
+        for seconds in (61, 119, 121):  # reopened after a minute of silence, and then after two
+            connection.look(connection.heard_at + seconds, connection.heard_at + seconds)
+        connection.run()
+        connection.look(connection.heard_at + 61, connection.heard_at + 61)
+        waits, failing = zip(*seen, strict=True)
+        assert (waits, failing) == ((0.9, 1.9, 3.9, 3.9, 0.9), (failing[0],) * 4 + (None,))
+        told = [line.removeprefix("Stream connection stream-3 ") for line in caplog.messages]
+        assert [line for line in told if "data" in line] == [
+            f"received no data for {seconds} s while others did. It is reopened." for seconds in (61, 121, 61)
+        ]
+        assert [line.partition(". ")[0] for line in told[2:-1:4]] == ["ended (Busy (503))", "ended"]
+
+    def test_a_stream_ends_once_all_its_connections_have_failed_for_long(self, make_client, fake, clock):
+        fake.api.now = lambda: clock() - timedelta(hours=1)
+        fake.script(STREAM, Reply(body=lines(event(0, 1)), chunked=True))
+        client = make_client(anonymous=True, username=None, password=None)
+        with client.stream(options=ONE) as stream:
+            assert first(stream, 1) == [event(0, 1)]
+        stream = client.stream(options=StreamOptions(2, room_bytes=5, record_bytes=7, give_up_seconds=1000))
+        assert (fake.api.seen("/v1/*"), stream.now) == ([], clock() - timedelta(hours=1))
+        assert stream.positions.body((0,))["since_per_partition"]["0"] == "2026-11-01T05:10:00.000Z"
+        one, two = stream.connections
+        one.opened, one.records.left_out, two.records.left_out, two.failing_since = 3, 1, 2, two.heard_at - 9999
+        assert (stream.reconnect_count, stream.too_long_count, stream.take(0)) == (2, 3, [])
+        one.failing_since = one.heard_at - 500
+        one.failure, two.failure = ServiceUnavailable("One.", status=503), ServiceUnavailable("Two.", status=500)
+        assert stream.take(0) == []
+        one.failing_since -= 600
+        with pytest.raises(ServiceUnavailable, match=r"for 1,000 s\. Last error: One\.") as raised:
+            stream.take(0)
+        assert (raised.value.status, stream._inbox._room, one.records._longest) == (503, 5, 7)
+
     def test_after_a_silence_it_is_asked_by_moments(self, fake, client, monkeypatch):
         """Of a topic that was numbered anew, nothing comes for offsets beyond its end."""
         monkeypatch.setattr("resources.enterprise.stream_connection._SILENT_SECONDS", -1.0)
@@ -284,12 +338,12 @@ class TestAnswersAndRefusals:
             *(json.dumps(event(partition, 1)).encode() for partition in (50, -1, "3", 1.0, True, None)),
             *(json.dumps(event(3, offset)).encode() for offset in (2**53, -1, "3", 1.5, True, None)),
         ]
-        good = [event(3, 7), event(3, 8), event(3, 0), event(3, 1)]
+        good = [event(3, 7), event(3, 8), event(3, 7), event(3, 0), event(3, 1)]
         good[2]["event"]["identifier"] = "anew"
         body = b"\n".join([*bad, lines(*good[:2]), lines(*good)])
         fake.script(STREAM, Reply(body=body, chunked=True))
         with client.stream(options=ONE) as stream:
-            assert first(stream, 4) == good
+            assert first(stream, 5) == good
             assert stream.positions.body((0,))["offsets"]["3"] == 1
         assert caplog.text.count("in the stream is not an event and was skipped") == len(bad)
 

@@ -15,7 +15,8 @@ import resources
 from assets.describe import failure, sentence
 from resources.engine.dask import portable
 from resources.engine.mapping import TaskError
-from resources.errors import MirrorError, ends_run
+from resources.enterprise.errors import AuthenticationError, UnreachableError
+from resources.errors import MirrorError, ends_run, unavailable
 
 
 def every(kind: type[MirrorError]) -> set[type[MirrorError]]:
@@ -84,6 +85,7 @@ def test_every_error_survives_the_way_and_ends_its_run_or_not(kind):
     assert (got.retryable, got.ends_run, got.unavailable) == (sent.retryable, sent.ends_run, sent.unavailable)
     assert portable(sent) is sent
     assert ends_run(sent) is (kind.__name__ in ENDING)
+    assert (unavailable(sent) == "service") is isinstance(sent, AuthenticationError | UnreachableError)
     assert failure(sent).allow_retries is kind.retryable
     assert sentence(sent) == str(sent)
     assert "Said so." in str(sent) or "What happened." in str(sent)

@@ -23,10 +23,7 @@ REFERENCE = {
         {"identifier": "ar", "name": "Arabic", "alternate_name": "العربية", "direction": "rtl"},
     ],
     "projects": [FRENCH | {"in_language": {"identifier": "fr"}}],
-    "namespaces": [
-        {"identifier": 0, "name": "Article", "description": "Pages"},
-        {"identifier": 14, "name": "Category"},
-    ],
+    "namespaces": [{"identifier": 0, "name": "Article", "description": "All"}, {"identifier": 14, "name": "Category"}],
 }
 
 

@@ -5,9 +5,10 @@ import json
 import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
-from unittest.mock import Mock
+from unittest.mock import Mock, create_autospec
 
 import pytest
+import requests
 from filelock import FileLock
 
 from resources.enterprise import Service, errors
@@ -48,6 +49,8 @@ def test_the_store_is_readable_by_its_owner_only_holds_no_password_and_is_of_one
     assert {stat.S_IMODE(p.stat().st_mode) for p in path.parent.iterdir()} == {0o600}
     assert PASSWORD not in path.read_text()
     assert "SECRET" not in repr(client.account._store.read())
+    reader = make_client()
+    assert reader.redactor.clean(reader.account.access_token()) == "[hidden]"
     # a store that others could read is closed with the next write
     path.chmod(0o644)
     client.account.refresh()
@@ -69,8 +72,11 @@ def test_the_token_is_refreshed_with_margin_and_not_before(client, fake, clock):
     assert (logins(fake), refreshes(fake)) == (1, 1)
     status = client.account.status()
     assert (status.refreshes_used, status.refreshes_left) == (1, 89)
-    assert status.access_expires_at == clock.now + dt.timedelta(days=1)
-    assert status.refresh_expires_at == HOUR + dt.timedelta(days=90, hours=1, minutes=10)  # a refresh does not renew it
+    assert status.refresh_obtained_at == HOUR + dt.timedelta(hours=1, minutes=10)  # a refresh does not renew it
+    assert status.sentence(clock.now) == (
+        "Logged in as mirror. The access token lasts until 2026-11-03 06:01 UTC, the refresh token, 0 days old, until "
+        "2027-01-30 06:10 UTC; 89 of its 90 uses are left."
+    )
     # an answer without a life counts as a day
     fake.script("/v1/login", json_reply({"access_token": "abcdefgh", "refresh_token": "ijklmnop"}))
     assert client.account.login().access_expires_at == clock.now + dt.timedelta(days=1)
@@ -84,7 +90,9 @@ def test_the_token_is_refreshed_with_margin_and_not_before(client, fake, clock):
         assert refreshes(fake) == count
 
 
-@pytest.mark.parametrize(("end", "asked"), [("used up by others", 1), ("expired", 0), ("revoked", 1), ("used up", 1)])
+@pytest.mark.parametrize(
+    ("end", "asked"), [("used up by others", 1), ("expired", 0), ("revoked", 1), ("used up", 1), ("forbidden", 1)]
+)
 def test_a_refresh_token_that_has_ended_leads_to_a_login_without_back_off(client, fake, clock, tmp_path, end, asked):
     fake.uses_allowed = 0 if end == "used up by others" else 90
     client.account.login()
@@ -96,6 +104,7 @@ def test_a_refresh_token_that_has_ended_leads_to_a_login_without_back_off(client
     clock.advance(days=90 if end == "expired" else 1)
     if end == "revoked":
         fake.revoke()
+    fake.script("/v1/token-refresh", *[error_reply(403, "Forbidden")] * (end == "forbidden"))
     client.lists.reference("codes")
     assert (logins(fake), refreshes(fake)) == (2, asked)
     assert (client.account.status().refreshes_used, client.account.status().refreshes_left) == (0, 90)
@@ -162,8 +171,11 @@ def test_an_anonymous_client_sends_no_token_and_says_so_when_refused(make_client
     fake.script("/v2/codes", json_reply([{"identifier": "wiki"}]))
     assert len(client.lists.reference("codes")) == 1
     assert "authorization" not in fake.api.requests[0].headers
-    with pytest.raises(errors.AuthenticationError, match="WME_ANONYMOUS"):
-        client.lists.reference("codes")
+    for reply in (None, error_reply(403, "Forbidden")):
+        fake.script("/v2/codes", reply)
+        with pytest.raises(errors.AuthenticationError, match="WME_ANONYMOUS"):
+            client.lists.reference("codes")
+    assert client.account.quotas() == {}
     # nor can it ask for its quota
     fake.script("/v2/codes", *[error_reply(429, "Too Many Requests")] * 9)
     with pytest.raises(errors.RateLimited):
@@ -182,26 +194,38 @@ def test_a_new_password_is_set_where_a_login_asks_for_one(client, fake):
     with pytest.raises(errors.NewPasswordRequired, match="wme auth new-password"):
         client.lists.reference("codes")
     assert client.redactor.clean("SESSIONSECRET-0001") == "[hidden]"
+    status = client.account.status()
+    assert (status.logged_in, status.new_password_required) == (True, True)
     fake.script("/v1/new-password-required", error_reply(401, "Unauthorized."))
     with pytest.raises(errors.AuthenticationError, match="8 characters"):
         client.account.new_password("short")
     assert [weakness(password) for password in ("Short-7", "Enough-8")] == ["8 characters", None]
+    assert weakness("") == "8 characters, an uppercase letter, a lowercase letter, a digit, a symbol"
+    assert weakness("aaaa----") == "an uppercase letter, a digit"
+    assert weakness("AAAA9999") == "a lowercase letter, a symbol"
     fake.script("/v1/new-password-required", json_reply({"access_token": "a", "expires_in": 5}))
     with pytest.raises(errors.UnexpectedAnswer, match="no refresh token"):
         client.account.new_password("Another-Pass-2!")
     assert client.account.new_password("Another-Pass-2!").logged_in
+    fake.revoke()
     assert len(client.lists.reference("codes")) == 1
     assert fake.password == "Another-Pass-2!"
+    # a forgotten one is set with a code, and this client logs in with it
+    client.account.confirm_password("424242", "Third-Pass-3!")
+    fake.revoke()
+    assert len(client.lists.reference("codes")) == 1
 
 
-def test_a_password_is_changed_with_token_in_body_and_header(client, fake):
+def test_a_password_is_changed_with_token_in_body_and_header(make_client, fake):
+    client = make_client(password=None)
     client.account.change_password(PASSWORD, "Another-Pass-2!")
     request = fake.api.seen("/v1/change-password")[0]
     assert request.headers["authorization"] == f"Bearer {request.json['access_token']}"
     assert fake.password == "Another-Pass-2!"
     with pytest.raises(errors.AuthenticationError, match="previous password"):
         client.account.change_password(PASSWORD, "Third-Pass-3!")
-
+    fake.revoke()
+    assert client.account.refresh().logged_in
     fake.password = "Another-Pass-2!"
     fake.script("/v1/change-password", Reply(drop=True), error_reply(401, "Incorrect username or password."))
     # the first answer was lost: the change may have been made
@@ -236,7 +260,7 @@ def test_revoke_ends_the_token_at_the_service_and_here(client, fake, tmp_path):
 @pytest.mark.parametrize(
     ("reply", "kind", "words"),
     [
-        (json_reply({}), errors.UnexpectedAnswer, "neither tokens nor a challenge"),
+        (json_reply({"access_token": "a"}), errors.UnexpectedAnswer, "neither tokens nor a challenge"),
         (json_reply({"access_token": 7, "refresh_token": "x"}), errors.UnexpectedAnswer, "access_token"),
         (error_reply(422, "Internal error, please try again later."), errors.InvalidRequest, "422"),
         (Reply(301, b"", {"Location": "http://127.0.0.1:9/"}), errors.UnexpectedAnswer, "301"),
@@ -285,9 +309,7 @@ GET_USER = "/v1/get-user"
         error_reply(500, "no"), html_reply(404), json_reply({"chunk_limit": 10**30}), Reply(200, b"Jwt is expired"),
     ],
 )  # fmt: skip
-def test_a_snapshot_is_fetched_and_a_password_changed_where_the_account_is_not_described(
-    client, fake, tmp_path, caplog, reply
-):
+def test_a_snapshot_is_fetched_and_a_password_changed_by_an_unknown_account(client, fake, tmp_path, caplog, reply):
     fake.add_snapshot("frwiki_namespace_0", b"a" * 50, b"b" * 50)
     fake.script(GET_USER, *[reply] * 99)
     for _ in range(2):
@@ -325,7 +347,8 @@ def test_the_real_hosts_are_the_default():
 
 
 @pytest.mark.parametrize(
-    "url", ["", "api.example.org", "ftp://x", "https://", "http://u:secret@x", "http://x:0x", "http://[x"]
+    "url",
+    ["", "api.example.org", "ftp://x", "https://x?a", "https://x/#a", "http://u:secret@x", "http://x:0x", "http://[x"],
 )
 def test_addresses_that_are_none_are_refused_without_repeating_them(url):
     with pytest.raises(errors.InvalidRequest, match="WME_BASE_URL") as caught:
@@ -341,10 +364,12 @@ def test_a_token_is_never_sent_to_a_host_that_is_not_the_services(client, fake):
     assert fake.store.requests == []
 
 
-def test_the_operator_is_named_and_clients_close_and_open_again(make_client, fake):
+def test_the_operator_is_named_and_clients_close_and_open_again(make_client, fake, monkeypatch):
+    close = create_autospec(requests.Session.close, side_effect=requests.Session.close)
+    monkeypatch.setattr(requests.Session, "close", close)
     with make_client(contact="Zoë\r\nX: y <ops@example.org>") as client:
         client.lists.reference("codes")
-    client.close()
+    assert close.call_count == 1
     assert len(client.lists.reference("codes")) == 1
     for request in fake.api.requests:
         assert request.headers["user-agent"].startswith("enterprise-content-mirror/")

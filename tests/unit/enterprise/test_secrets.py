@@ -42,11 +42,9 @@ def posed(fake, challenge="NEW_PASSWORD_REQUIRED"):
     fake.challenge = challenge
 
 
-def redirected(fake, location, times=1):
+def redirected(fake, url, times=1):
     """The service redirects downloads to there; nobody listens on port 9."""
-    fake.script(
-        PATH + "/download", *[Reply(307, b"", {"Location": f"{location}?X-Amz-Signature=SIGNEDSECRET1"})] * times
-    )
+    fake.script(PATH + "/download", *[Reply(307, b"", {"Location": f"{url}?X-Amz-Signature=SIGNEDSECRET1"})] * times)
 
 
 ODD_TOKENS = json_reply({"access_token": ["ISSUEDSECRET"], "refresh_token": {"ISSUEDSECRET": 1}})
@@ -68,13 +66,9 @@ FAILURES = {
     "new password echoed": lambda c, f, b: (
         posed(f), f.script("/v1/new-password-required", echo_401), c().account.new_password(NEW)
     ),
-    "token refused": lambda c, f, b: (
-        f.script("/v2/codes", *[error_reply(401, "x")] * 9), c().lists.reference("codes")
-    ),
+    "refused": lambda c, f, b: (f.script("/v2/codes", *[error_reply(401, "x")] * 9), c().lists.reference("codes")),
     "list echoed": lambda c, f, b: (f.script("/v2/codes", *[echo] * 9), c().lists.reference("codes")),
-    "list cut": lambda c, f, b: (
-        f.script("/v2/codes", *[Reply(200, b"[   ]", cut=1)] * 9), c().lists.reference("codes")
-    ),
+    "cut off": lambda c, f, b: (f.script("/v2/codes", *[Reply(200, b"[ ]", cut=1)] * 9), c().lists.reference("codes")),
     "list of html": lambda c, f, b: (f.script("/v2/codes", *[html_reply()] * 9), c().lists.reference("codes")),
     "no connection": lambda c, f, b: c(auth_url="http://127.0.0.1:9").account.login(),
     "spent": lambda c, f, b: (logged_in(c), f.revoke(), c(password=None).lists.reference("codes")),
@@ -122,13 +116,9 @@ def test_no_secret_in_any_log_or_exception(failure, make_client, fake, hour, con
 
 def test_redaction_leaves_ordinary_words_alone():
     redactor = Redactor()
-    redactor.learn("abc", None, "hunter-2-secret")
+    redactor.learn("abc", None, "hunter-2", "hunter-2-secret")
     redactor.learn("204815")  # a confirmation code
     assert redactor.clean("The code 204815 has expired.") == "The code [hidden] has expired."
-    assert redactor.clean("abc hunter-2-secret enwiki_namespace_0.tar.gz 1.2.3 really?") == (
-        "abc [hidden] enwiki_namespace_0.tar.gz 1.2.3 really?"
-    )
-    assert (
-        redactor.clean("see https://h/p?Signature=1&x=2 and Bearer abc.def")
-        == "see https://h/p?[hidden] and Bearer [hidden]"
-    )
+    text = "abc {} enwiki_namespace_0.tar.gz 1.2.3 really? See https://h/p?{} and Bearer {}"
+    hidden = redactor.clean(text.format("hunter-2-secret", "Signature=1&x=2", "abc.def"))
+    assert hidden == text.format(*["[hidden]"] * 3)

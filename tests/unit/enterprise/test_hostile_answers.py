@@ -178,12 +178,7 @@ def other_body(chance, request, reply):
     page, nested = b"<html>" + OBEYED.encode(), (b"[" * 60_000, b'{"a":' * 20_000, b"9" * 5000)
     values = (b"", b" \n", b"null", b"[]", b"{}", b"[{}]", b'"text"', b"NaN")
     noise = (chance.randbytes(chance.choice([1, 100, 100_000])), sent + chance.randbytes(20))
-    cut = (
-        sent[: chance.randrange(len(sent) + 1)],
-        sent * 2,
-        sent.replace(b'"', b"'"),
-        b"[" + b"[]," * 300_000 + b"[]]",
-    )
+    cut = (sent[: chance.randrange(len(sent) + 1)], sent * 2, sent.replace(b'"', b"'"), b"[" + b"[]," * 300000 + b"[]]")
     encoded = (b"\xef\xbb\xbf" + sent, sent.decode("utf-8", "replace").encode("utf-16"))
     packed = gzip.compress(sent)
     if chance.random() < 0.1:

@@ -14,7 +14,7 @@ import pytest
 
 from resources.enterprise import Limits, RetryPolicy, errors, models
 from resources.enterprise.download import object_reader
-from resources.enterprise.http import bounds
+from resources.enterprise.http import bounds, transport
 from tests.unit.enterprise.conftest import QUICK
 from tests.unit.enterprise.loopback import Reply, Sender, error_reply
 
@@ -45,11 +45,8 @@ def test_an_answer_without_an_end_is_given_up(make_client, fake, path, headers, 
     sender = Sender(head(200, *headers), piece)
     fake.script(path, *[Reply(raw=sender)] * 9)
     client = make_client(limits=SMALL)
-    ask = {
-        "/v2/codes": lambda: client.lists.reference("codes"),
-        "/v1/login": client.account.login,
-        "/v1/get-user": client.account.user,
-    }
+    ask = {"/v1/login": client.account.login, "/v1/get-user": client.account.user}
+    ask["/v2/codes"] = lambda: client.lists.reference("codes")
     with pytest.raises(errors.UnexpectedAnswer, match="exceeds 1,048,576 bytes"):
         ask[path]()
     assert sender.left.wait(120)
@@ -68,6 +65,7 @@ def test_a_refusal_without_an_end_is_a_refusal(make_client, fake, status):
     assert client._transport.limits == Limits()
     assert RetryPolicy().read_timeout < Limits().answer_seconds
     assert Limits().slow_seconds <= 300
+    assert (Limits().largest(10**8), Limits().largest(None)) == (11 * 10**7 + (16 << 20), 1 << 30)
     assert sender.left.wait(120)
     assert sender.sent < Limits().refusal_bytes + BUFFERS < Limits().list_bytes
 
@@ -156,6 +154,19 @@ def test_time_spent_on_a_login_is_not_that_of_the_answer(client, fake, clock, se
     fake.script("/v1/token-refresh", late)
     assert len(client.lists.reference("codes")) == 1
     assert seconds.seconds == 800
+
+
+def test_a_pause_is_as_long_as_asked_and_not_part_of_the_answers_time(make_client, fake, seconds, monkeypatch):
+    def sleep(duration):
+        seconds.seconds += duration
+
+    seconds.sleep = sleep
+    monkeypatch.setattr(transport, "time", seconds)
+    client = make_client(retry=replace(QUICK, longest_wait=400.0))
+    client.account.login()
+    fake.script("/v2/codes", *[Reply(503, b"", {"Retry-After": "250"})] * 2)
+    assert len(client.lists.reference("codes")) == 1
+    assert seconds.seconds == 500 > Limits().answer_seconds
 
 
 @pytest.mark.parametrize("size", [{"value": 0.3}, {"value": 0}, None, {}, {"value": 7, "unit_text": "parsecs"}])

@@ -151,9 +151,7 @@ def test_a_range_that_waits_is_ended_by_the_failure_of_another(make_client, fake
     ],
 )
 def test_odd_leftovers_end_in_the_right_file(split, fake, batch, target, hour, content, parts, resumed):
-    lay(
-        target, **{f"_{start[1:]}000" if start else "": content[a * 1000 : b * 1000] for start, (a, b) in parts.items()}
-    )
+    lay(target, **{f"_{at[1:]}000" if at else "": content[a * 1000 : b * 1000] for at, (a, b) in parts.items()})
     (target.parent / (target.name + ".part.5x")).write_text("not ours")
     done = split.hours.download(hour, batch, target)
     assert target.read_bytes() == content
@@ -175,9 +173,9 @@ def test_a_process_killed_while_the_parts_are_joined_is_made_good(split, fake, t
     only_landed(folder / f"{NAME}.tar.gz")
 
 
-def test_a_disk_without_room_to_join_parts_gets_one_range(split, fake, batch, target, hour, content, monkeypatch):
+def test_a_disk_without_room_to_join_parts_gets_one_range(make_client, fake, batch, target, hour, content, monkeypatch):
     usage = shutil.disk_usage(target.parent.parent.parent)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=SIZE + QUARTER - 1))
-    split.hours.download(hour, batch, target)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=SIZE + QUARTER + 999))
+    make_client(limits=Limits(**LIMITS, keep_free_bytes=1000)).hours.download(hour, batch, target)
     assert ranges_asked(fake) == [None]
     assert target.read_bytes() == content

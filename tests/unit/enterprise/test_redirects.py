@@ -26,11 +26,7 @@ def inside():
 def names(monkeypatch):
     """What a name server says of a host, look by look; and `127.0.0.1` counts as public, all else as what it is."""
     # another address when the connection is made
-    known = {
-        "metadata.example.org": ["127.0.0.2"],
-        "both.example.org": [PUBLIC, "127.0.0.2"],
-        "127.0.0.2.": ["127.0.0.2"],
-    }
+    known = {"meta.example.org": ["127.0.0.2"], "both.example.org": [PUBLIC, "127.0.0.2"], "127.0.0.2.": ["127.0.0.2"]}
     look_up, network_of = socket.getaddrinfo, bounds.network_of
 
     def found(host, port, *args, **options):
@@ -44,7 +40,7 @@ def names(monkeypatch):
 
 #: The forms that a resolver takes for the same, and names.
 HOSTS = ["127.0.0.2", "127.2", "2130706434", "0x7f000002", "0x7f.0.0.2", "0177.0.0.02", "127.0.0.2."]
-HOSTS += ["[::ffff:127.0.0.2]", "[::ffff:7f00:2]", "metadata.example.org", "both.example.org"]
+HOSTS += ["[::ffff:127.0.0.2]", "[::ffff:7f00:2]", "meta.example.org", "both.example.org"]
 
 
 @pytest.mark.parametrize("host", HOSTS)
@@ -94,9 +90,8 @@ def test_addresses_belong_to_networks(address, network):
 
 @pytest.mark.parametrize("name", ["auth_url", "base_url", "realtime_url"])
 def test_passwords_and_tokens_go_over_open_connections_to_this_machine_only(fake, name):
+    url = "http://api.example.org"
     with pytest.raises(errors.InvalidRequest, match=f"WME_{name.upper()}, or set WME_ALLOW_HTTP=1"):
-        fake.service(**{name: "http://api.example.org"})
-    assert (
-        getattr(fake.service(**{name: "http://api.example.org", "allow_http": True}), name) == "http://api.example.org"
-    )
+        fake.service(**{name: url})
+    assert getattr(fake.service(**{name: f" {url}/ ", "allow_http": True}), name) == url
     assert fake.service(**{name: "https://api.example.org"})

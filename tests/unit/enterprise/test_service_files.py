@@ -4,12 +4,13 @@ import gzip
 import hashlib
 import io
 import json
+from types import SimpleNamespace
 
 import pytest
 
-from resources.enterprise import Limits, endpoints, errors
+from resources.enterprise import Limits, endpoints, errors, models
 from tests.endpoints import OPERATIONS
-from tests.unit.enterprise.loopback import Reply
+from tests.unit.enterprise.loopback import Reply, error_reply
 from tests.unit.lake.conftest import tar_bytes
 
 NAME = "enwiki_namespace_0"
@@ -42,7 +43,15 @@ def test_a_file_is_written_to_any_object_for_one_unit(client, fake, content):
     assert target.content == content
     assert (record.version, sum(came)) == (hashlib.md5(content).hexdigest(), len(content))
     assert not target.closed
+    fake.add_snapshot("frwiki_namespace_0", content)
+    fake.script("*/download", error_reply(429, "Too Many Requests"))
+    fake.user |= {"snapshot_requests_count": 16, "snapshot_limit": 15}
+    path = "/v2/snapshots/frwiki_namespace_0"
+    with pytest.raises(errors.QuotaExceeded, match=f"download URL of {path}: the account has used 16 of its 15 snap"):
+        client.files.download(path, target)
     assert len(fake.api.seen(PATH + "/download")) == len(fake.store.requests) == 1
+    client.files.download(PATH, SimpleNamespace(write=(parts := []).append))  # returns no count
+    assert b"".join(parts) == content
 
 
 def test_a_store_that_cannot_continue_or_a_target_that_is_full_is_said(client, fake, content):
@@ -56,9 +65,8 @@ def test_a_store_that_cannot_continue_or_a_target_that_is_full_is_said(client, f
         client.files.download(PATH, Full())
     fake.ranges = False
     fake.cut(5000)
-    with pytest.raises(
-        errors.ServiceUnavailable, match=r"was lost after 5,000 bytes.*does not support resuming.*cannot be"
-    ):
+    told = r"was lost after 5,000 bytes.*does not support resuming.*cannot be"
+    with pytest.raises(errors.ServiceUnavailable, match=told):
         client.files.download(PATH, io.BytesIO())
 
 
@@ -97,6 +105,9 @@ def test_a_file_of_other_bytes_gives_its_bytes_or_records_and_then_the_error(cli
         with pytest.raises(errors.IntegrityError, match=r"the MD5 is different.*Discard the output"):
             take()
     assert (target.getvalue(), len(found)) == (packed, 5000)
+    fake.add(NAME, packed[:-9])  # the bytes of the record, which are no archive
+    with pytest.raises(errors.IntegrityError, match=f"^{PATH}: the gzip data is damaged .* 5,000 records"):
+        [*client.files.read(PATH)]
 
 
 def test_a_download_that_breaks_for_good_gives_its_records_and_then_the_error(client, fake, packed):
@@ -119,7 +130,7 @@ def test_records_are_read_while_the_file_is_fetched_which_may_end_early_and_free
         records = client.files.read(PATH)
         assert next(records)["n"] == 0
         records.close()
-    assert len([*client.files.read(PATH)]) == 5000
+    assert [type(one) for one in client.files.read(PATH, models.Record)] == [models.Record] * 5000
 
 
 def test_more_bytes_than_the_record_allows_are_not_taken(make_client, fake, content):

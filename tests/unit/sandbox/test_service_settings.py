@@ -15,7 +15,7 @@ NOW = datetime(2025, 3, 9, 7, 30, tzinfo=UTC)
 #: Settings that shape the data, each other than the default.
 SHAPE = {
     "seed": 7, "projects": ("dewiki", "itwiki"), "namespaces": (0, 6), "changes_per_hour": 12, "overlap": False,
-    "body_bytes": 100, "articles": 700, "chunk_bytes": 5_000, "single_member": True,
+    "body_bytes": 100, "articles": 700, "chunk_bytes": 5_000, "single_member": True, "entities": 7,
 }  # fmt: skip
 
 
@@ -29,11 +29,12 @@ def corpus(tmp_path):
 
 def test_the_identity_is_what_shapes_the_data(tmp_path, corpus):
     base = Settings(state=tmp_path)
-    same = [Settings(state=tmp_path / "other"), Settings(state=tmp_path, now=NOW)]
+    process = {"snapshot_hour": 3, "stream_rate": 1, "speed": 2, "port": 1, "idle": 9, "prepare": 1}
+    same = [Settings(state=tmp_path / "other"), Settings(state=tmp_path, now=NOW, **process)]
     others = [Settings(state=tmp_path, **{name: value}) for name, value in (SHAPE | {"corpus": corpus}).items()]
     assert {settings.identity for settings in same} == {base.identity}
     assert len({settings.identity for settings in [base, *others]}) == 1 + len(others)
-    assert base.identity.startswith("sandbox-1-")
+    assert base.identity == "sandbox-1-c2c6b34d040f"  # data folders hold it
     with pytest.raises(ValueError, match="sead"):
         Settings(state=tmp_path, sead=3)
     # a corpus is known by its content
@@ -41,7 +42,11 @@ def test_the_identity_is_what_shapes_the_data(tmp_path, corpus):
     copy = Path(shutil.copytree(corpus, tmp_path / "copy"))
     assert Settings(state=tmp_path, corpus=copy).corpus_digest == first
     (copy / "b.ndjson").write_text("{}\n")
-    assert Settings(state=tmp_path, corpus=copy).corpus_digest != first
+    digests = {Settings(state=tmp_path, corpus=copy).corpus_digest, first}
+    for content in ("a" + "b" * 200_000, "b" * 200_001, "b" * 200_000 + "a"):
+        (copy / "b.ndjson").write_text(content)
+        digests.add(Settings(state=tmp_path, corpus=copy).corpus_digest)
+    assert len(digests) == 5
     assert base.corpus_digest is None
 
 
@@ -70,6 +75,11 @@ def test_the_command_line_carries_all_settings(tmp_path, corpus):
             ["--changes-per-hour", "0"],
             "--changes-per-hour: input should be greater than or equal to 1; the value is '0'.",
         ),
+        (["--speed", "0"], "--speed: input should be greater than 0; the value is '0'."),
+        (["--idle", "0"], "--idle: input should be greater than 0; the value is '0'."),
+        (["--prepare", "49"], "--prepare: input should be less than or equal to 48; the value is '49'."),
+        (["--articles", "400001"], "--articles: input should be less than or equal to 400000; the value is '400001'."),
+        (["--account", ".."], "--account: '..' is not a valid account; use NAME or NAME:GROUP with a group from "),
         (["--speed", "361"], "--speed: input should be less than or equal to 360; the value is '361'."),
         (["--stream-rate", "nan"], "--stream-rate: input should be a finite number; the value is "),
         (["--port", "99999"], "--port: input should be less than or equal to 65535; the value is '99999'."),
@@ -104,7 +114,9 @@ def test_a_wrong_call_ends_with_one_sentence(tmp_path, capsys, words, sentence):
 def test_options_of_accounts_are_read(tmp_path):
     words = ["--account", "free", "--account", "ada@example.org:group_2", "--temporary", "new:group_1"]
     words += ["--quota", "free:snapshot=2", "--quota", "ada@example.org:chunk=0", "--admit", "::1/128:group_1"]
+    words += ["--projects", "enwiki, frwiki,enwiki"]
     options = parse(["--state", str(tmp_path), *words, "--admit", "127.0.0.0/8"], called="")
+    assert (options.projects, options.prepare) == (("enwiki", "frwiki"), 48)
     assert options.account == (("free", "group_1"), ("ada@example.org", "group_2"))
     assert options.temporary == (("new", "group_1"),)
     assert options.quota == (("free", "snapshot", 2), ("ada@example.org", "chunk", 0))

@@ -1,8 +1,10 @@
 """Events of the world: kinds of change, their order, their numbers, and their form on the wire."""
 
+import hashlib
 import re
 from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 
 import pytest
 
@@ -11,6 +13,7 @@ from resources.sandbox.world import scripts
 from resources.sandbox.world.pages import Kind
 from resources.sandbox.world.schedule import HOUR as HOUR_MICROS
 from resources.sandbox.world.schedule import Timetable
+from resources.sandbox.world.structured import structured
 from resources.sandbox.world.text.words import Lexicon, Titles, lexicon_of
 from resources.sandbox.world.wire import encode, instant
 from resources.sandbox.world.world import World
@@ -31,6 +34,12 @@ EDITOR_KEYS = [
     "identifier", "name", "edit_count", "groups", "is_bot", "is_anonymous", "is_admin", "is_patroller",
     "has_advanced_rights", "date_started",
 ]  # fmt: skip
+#: Digests of generated lines, identifiers and times. They change only with what a sandbox serves.
+DIGESTS = {
+    "frwiki": "07436c0c", "enwiki": "0f7a71d9", "wikidatawiki": "677afdd4", "arwiki": "89a29058",
+    "structured": "10a48b26", "snapshots": "c26ad0aa", "snapshot lines": "b5515126", "times": "8a06ecb9",
+    "lists": "693b830c",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -255,6 +264,32 @@ def test_every_revision_has_a_text_of_its_own_and_tells_of_the_one_before_and_pa
     assert any(editor.get("is_admin") and "sysop" in editor["groups"] for editor in editors)
     names = {(one["identifier"], one["name"], one["date_started"]) for one in editors if "identifier" in one}
     assert len(names) == len({identifier for identifier, *_ in names})
+
+
+def test_a_world_is_the_same_in_every_version(world, tmp_path):
+    """Data folders are filled for months from sandboxes of one identity. A changed world would contradict them.
+
+    Whoever changes the world on purpose enters the digests that the failure shows.
+    """
+
+    def digest(lines):
+        return hashlib.md5(b"\n".join(lines)).hexdigest()[:8]
+
+    arabic = World(Settings(state=tmp_path, projects=("arwiki",), changes_per_hour=20, body_bytes=3000, entities=0))
+    found, updates, names = {}, [], world.snapshot_identifiers() + world.entity_identifiers()
+    for one in (world, arabic):
+        for project in one.wikis:
+            events = list(one.events(project, START, START + HOUR))[::3]
+            found[project] = digest(map(one.line, events))
+            updates += [one.record(event) for event in events if event.type == "update" and one is arabic]
+    found["structured"] = digest(encode(structured(record)) for record in updates)
+    entries = [entry for name in names for entry in world.snapshot_entries(name, START)]
+    found["snapshots"] = digest(repr((entry.standing, entry.event.title)).encode() for entry in entries)
+    found["snapshot lines"] = digest(world.line(entry.event) for entry in islice(entries, 0, None, 99))
+    times = [(world.snapshot_times(name, START), world.export_ended_at(name, START)) for name in names]
+    found["times"] = digest([repr((times, world.hour_ready_at(START))).encode()])
+    found["lists"] = digest(map(encode, (world.codes(), world.languages(), world.projects(), world.namespaces())))
+    assert found == DIGESTS
 
 
 def test_lines_escape_what_gos_encoder_escapes_and_instants_drop_trailing_zeros():

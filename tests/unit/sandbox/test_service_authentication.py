@@ -1,9 +1,11 @@
 """The eight operations of `/v1` over HTTP: status codes, bodies, and the states they move an account through."""
 
+import hashlib
 import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import timedelta
+from unittest.mock import ANY
 
 import jwt
 import pytest
@@ -12,9 +14,11 @@ import requests
 from resources.sandbox.accounts.accounts import Accounts
 from resources.sandbox.accounts.tokens import TokenMint
 from resources.sandbox.accounts.users import AccountError, RefreshTokenSpentError
+from resources.sandbox.api import app, streams
 from tests.unit.sandbox.conftest import small_sandbox
 
 NEW = "Another-5678"
+OPEN = {"verify_signature": False}
 NOT_SAID = {"status": 422, "message": "Internal error, please try again later."}
 
 
@@ -28,17 +32,23 @@ def test_login_hands_out_tokens_that_open_data(client):
     assert tokens["expires_in"] == 86_400
     assert client.call("/v2/codes").status_code == 200
     header = jwt.get_unverified_header(client.token)
-    claims = jwt.decode(client.token, options={"verify_signature": False})
+    claims, identity = (jwt.decode(tokens[f"{kind}_token"], options=OPEN) for kind in ("access", "id"))
     assert header["alg"] == "RS256"
-    assert claims["iss"] == f"{client.sandbox.url}/pool"
-    assert claims["cognito:groups"] == ["group_3"]
-    assert claims["exp"] - claims["iat"] == 86_400
+    now, user = int(client.NOW.timestamp()), client.sandbox.accounts.user("sandbox")
+    common = {
+        "sub": user.subject, "cognito:groups": ["group_3"], "iss": f"{client.sandbox.url}/pool",
+        "origin_jti": hashlib.sha256(tokens["refresh_token"].encode()).hexdigest()[:32], "event_id": ANY,
+        "scope": "aws.cognito.signin.user.admin", "auth_time": now, "iat": now, "exp": now + 86_400, "jti": ANY,
+    }  # fmt: skip
+    assert claims == common | {"token_use": "access", "client_id": identity["aud"], "username": "sandbox"}
+    own = {"aud": ANY, "cognito:username": "sandbox", "email": "sandbox@example.org", "email_verified": True}
+    assert identity == common | {"token_use": "id"} | own
     keys = requests.get(f"{claims['iss']}/.well-known/jwks.json", timeout=120).json()["keys"]
     key = next(jwt.PyJWK(key) for key in keys if key["kid"] == header["kid"])
     options = {"verify_exp": False, "verify_iat": False}
     assert jwt.decode(client.token, key, algorithms=["RS256"], options=options) == claims
     # the refresh token is one as well, and opens nothing
-    claims = jwt.decode(tokens["refresh_token"], options={"verify_signature": False})
+    claims = jwt.decode(tokens["refresh_token"], options=OPEN)
     assert claims["exp"] - claims["iat"] == 90 * 86_400
     assert tokens["refresh_token"] != before["refresh_token"]
     client.token = tokens["refresh_token"]
@@ -70,7 +80,7 @@ OPERATIONS = {
 def test_a_body_that_does_not_bind_is_one_constant_422(client, operation, field):
     body = OPERATIONS[operation]
     assert client.auth(operation, body).status_code == 401
-    too_long = "x" * 300 if "token" not in field and field not in ("session", "confirmation_code") else ""
+    too_long = "x" * 257 if "token" not in field and field not in ("session", "confirmation_code") else ""
     missing = {name: value for name, value in body.items() if name != field}
     for wrong in (missing, *(body | {field: value} for value in (7, too_long, body[field][:-1]))):
         answer = client.auth(operation, wrong, headers={"Accept": "application/x-ndjson"})
@@ -225,7 +235,9 @@ def test_an_invitation_and_its_challenge(client):
 
     body = invite()
     for change in ({"session": "x"}, {"username": "sandbox"}, {"new_password": "too-weak"}):
-        assert refusal(client.auth("new-password-required", body | change)) == (401, "Unauthorized.")
+        answer = client.auth("new-password-required", body | change)
+        assert refusal(answer) == (401, "Unauthorized.")
+        assert "Exception: " in answer.headers["X-Sandbox-Reason"]
     answer = client.auth("new-password-required", body)
     assert answer.status_code == 200
     assert list(answer.json()) == ["id_token", "access_token", "refresh_token", "expires_in", "session"]
@@ -237,13 +249,13 @@ def test_an_invitation_and_its_challenge(client):
     assert refusal(client.auth("new-password-required", body)) == (401, "Unauthorized.")
     mails = client.sandbox.accounts.outbox("new")
     assert mails[0].secret != mails[1].secret
-    assert all(mail.path.stat().st_mode & 0o077 == 0 for mail in mails)
+    assert all((mail.path.stat().st_mode | mail.path.parent.stat().st_mode) & 0o077 == 0 for mail in mails)
 
 
 class TestBearer:
     def test_refusals_name_the_cause(self, client):
         (header, _, signature), key = client.token.split("."), client.sandbox.mint._private
-        claims = jwt.decode(client.token, options={"verify_signature": False})
+        claims = jwt.decode(client.token, options=OPEN)
         for wrong, cause in (
             ("", "Unauthorized"),
             ("a.b", "token contains an invalid number of segments"),
@@ -290,6 +302,10 @@ def test_an_account_tells_groups_counters_and_permissions(client):
     }
     assert {"path": "/v2/projects", "method": "POST"} in apis
     assert not any("batches" in api["path"] for api in apis)
+    client.sandbox.accounts.set_groups("free", ["group_3"])
+    apis = client.call("/v1/get-user", "POST").json()["apis"]
+    served = [one for one in (*app.OPERATIONS, *streams.OPERATIONS) if one.groups]
+    assert apis == [{"path": one.path, "method": method} for one in served for method in one.methods]
     # the token may be in the body alone, here and nowhere else
     token, client.token = client.token, ""
     body = {"access_token": token}

@@ -46,7 +46,7 @@ def test_the_two_hours_that_are_told_are_listed_and_those_beside_them_are_not(cl
 def test_the_clock_and_the_date_of_answers(client):
     assert client.call("/sandbox/clock").json() == {"now": "2025-03-09T07:30:00+00:00", "frozen": True}
     assert set_clock(client, advance_seconds=90)["now"] == "2025-03-09T07:31:30+00:00"
-    moved = set_clock(client, set="2025-04-01T12:00:00+02:00")
+    moved = set_clock(client, set="2025-04-01T11:59:00+02:00", advance_seconds=60)
     assert moved["now"] == client.sandbox.clock.now().isoformat() == "2025-04-01T10:00:00+00:00"
     answers = [client.call("/v2/codes"), client.call("/v2/nothing")]
     assert {answer.headers["date"] for answer in answers} == {"Tue, 01 Apr 2025 10:00:00 GMT"}
@@ -66,6 +66,8 @@ def test_limits(client):
     assert [answer.status_code for answer in answers] == [200, 200, 429, 429]
     assert answers[-1].text == '{"status":429,"message":"Too Many Requests"}\n'
     assert "Retry-After" not in answers[-1].headers
+    assert client.call("/sandbox/limits", "POST", json={"per_second": 0.0001}).status_code == 204
+    assert [client.call("/v2/codes").status_code for _ in range(2)] == [200, 429]
     assert client.call("/sandbox/limits", "POST", json={"per_second": None}).status_code == 204
     assert client.call("/v2/codes").status_code == 200
 
@@ -118,6 +120,7 @@ def test_a_free_account_meets_a_403_and_an_exhausted_quota_is_a_429(client):
     assert [client.call(client.DOWNLOAD, method).status_code for method in methods] == [200, 307, 429, 200]
     assert make(client, "free", quotas={"batch": {"limit": None}})["quotas"]["batch"] == {"used": 0, "limit": None}
     assert client.call(client.DOWNLOAD).status_code == 307
+    assert make(client, "free", password=None)["password"] != made["password"]
 
 
 def test_the_address_of_an_account_is_its_name_or_can_be_changed(client):
@@ -132,6 +135,8 @@ def test_tokens_end_before_their_time(client):
     def end(**how):
         return client.call("/sandbox/tokens", "POST", json={"username": "sandbox"} | how).json()
 
+    make(client, "other", password="Other-1234")
+    client.sandbox.accounts.login("other", "Other-1234")
     tokens = client.login()
     assert end(revoke="access") == {"access_tokens": 2}
     assert client.call("/v2/codes").status_code == 401
@@ -141,7 +146,8 @@ def test_tokens_end_before_their_time(client):
     assert client.auth("token-refresh", refresh).status_code == 429
     refresh["refresh_token"] = client.login()["refresh_token"]
     assert end(revoke="all") == {"refresh_tokens": 3}
-    assert client.auth("token-refresh", refresh).status_code == 401
+    assert client.auth("token-refresh", refresh).status_code == client.call("/v2/codes").status_code == 401
+    assert client.auth("token-refresh", refresh | {"refresh_token": tokens["refresh_token"]}).status_code == 429
 
 
 def test_addresses_are_admitted(client):
@@ -150,6 +156,8 @@ def test_addresses_are_admitted(client):
     assert client.call("/sandbox/admissions", "POST", json=admitted).json() == [admitted]
     assert client.call("/v2/codes").status_code == 200
     assert client.call(client.HOUR).status_code == 403
+    anyone = {"network": "127.0.0.0/8"}
+    assert client.call("/sandbox/admissions", "POST", json=anyone).json() == [anyone | {"groups": ["group_3"]}]
     assert client.call("/sandbox/admissions", "DELETE").json() == client.call("/sandbox/admissions").json() == []
     assert client.call("/v2/codes").status_code == 401
 
@@ -272,7 +280,7 @@ class TestOptions:
     @staticmethod
     def credentials(client, name):
         path = client.sandbox.settings.state / "accounts" / f"{name}.json"
-        assert path.stat().st_mode & 0o077 == 0
+        assert (path.stat().st_mode | path.parent.stat().st_mode) & 0o077 == 0
         return json.loads(path.read_bytes())
 
     def test_make_accounts_once_and_say_where_their_passwords_are(self, client):
@@ -301,7 +309,7 @@ class TestOptions:
         for environ in ({"WME_USERNAME": "ada"}, {"WME_PASSWORD": "Secret-Word-1"}, {"WME_USERNAME": " "}):
             assert self.provide(client, **environ) == []
         assert client.sandbox.accounts.usernames() == ["sandbox"]
-        told = self.provide(client, WME_USERNAME="Ada", WME_PASSWORD="Secret-Word-1")
+        told = self.provide(client, WME_USERNAME=" Ada ", WME_PASSWORD="Secret-Word-1")
         assert told == ["The account Ada has the password from WME_PASSWORD."]
         for name in ("Ada", "ada"):
             client.login(name, "Secret-Word-1")

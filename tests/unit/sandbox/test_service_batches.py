@@ -3,17 +3,19 @@
 import hashlib
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime, parsedate_to_datetime
+from pathlib import Path
 
 import pytest
 import requests
 
 from resources.sandbox.store import object_index
-from tests.unit.sandbox.conftest import FILE_KEYS, small_sandbox
+from tests.unit.sandbox.conftest import FILE_KEYS, small_sandbox, wait_until
 
 
 def code(answer):
     """The code of an error of the object store."""
     assert answer.headers["Content-Type"] == "application/xml"
+    assert f"<RequestId>{answer.headers['x-amz-request-id']}</RequestId>" in answer.text
     return answer.text.partition("<Code>")[2].partition("</Code>")[0]
 
 
@@ -75,7 +77,7 @@ class TestDownloads:
         location = answer.headers["Location"]
         assert location.startswith(client.sandbox.object_url + "/")
         assert "X-Amz-Expires=60" in location
-        assert "sub=" in location
+        assert f"sub={client.sandbox.accounts.user('sandbox').subject}" in location
         # requests follows it without the token
         fetched = client.call(client.DOWNLOAD, allow_redirects=True)
         assert [seen.status for seen in client.sandbox.requests] == [307, 307, 200]
@@ -142,13 +144,14 @@ class TestRanges:
             ({"If_Match": tag}, 200),
             ({"If_Match": "*"}, 200),
             ({"If_Match": '"other"'}, 412),
+            ({"If_Match": tag.strip('"'), "If_Unmodified_Since": earlier}, 200),
             ({"If_Match": tag, "Range": "bytes=0-9"}, 206),
             ({"Range": "bytes=5-", "If_Range": tag}, 206),
             ({"Range": "bytes=5-", "If_Range": modified}, 206),
             ({"Range": "bytes=5-", "If_Range": '"other"'}, 200),
             ({"Range": "bytes=5-", "If_Range": earlier}, 200),
-            ({"If_None_Match": f'"other", {tag}'}, 304),
-            ({"If_None_Match": '"other"'}, 200),
+            ({"If_None_Match": f'"other", W/{tag}'}, 304),
+            ({"If_None_Match": '"other"', "If_Modified_Since": modified}, 200),
             ({"If_Unmodified_Since": modified}, 200),
             ({"If_Unmodified_Since": earlier}, 412),
             ({"If_Modified_Since": modified}, 304),
@@ -158,7 +161,9 @@ class TestRanges:
             answer, _ = get(**headers)
             assert (headers, answer.status_code) == (headers, status)
         answer, _ = get(If_None_Match=tag)
-        assert (answer.content, answer.headers["ETag"]) == (b"", tag)
+        assert (answer.content, answer.headers["ETag"], answer.headers.get("Content-Type")) == (b"", tag, None)
+        # no file stays open
+        wait_until(lambda: ".tar.gz" not in str([fd.resolve() for fd in Path("/proc/self/fd").iterdir()]))
 
 
 def test_an_empty_object_and_a_large_one(client, monkeypatch):

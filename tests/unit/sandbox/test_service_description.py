@@ -161,11 +161,14 @@ class TestServed:
         ):
             answer = client.call(path, headers={"Accept": accept})
             assert (path, answer.status_code) == (path, 200)
-            assert answer.headers["Content-Type"] == f"{form}; charset=utf-8"
+            assert (answer.headers["Content-Type"], answer.headers["Vary"]) == (f"{form}; charset=utf-8", "Accept")
             texts[form].add(answer.text)
         assert [len(same) for same in texts.values()] == [1, 1]
-        assert yaml.load(answer.text, yaml.CSafeLoader) == client.call("/spec").json()
-        assert client.call("/spec").json()["servers"] == [{"url": client.sandbox.url}]
+        document = client.call("/spec").json()
+        assert json.dumps(yaml.load(answer.text, yaml.CSafeLoader)) == json.dumps(document)
+        assert document["servers"] == [{"url": client.sandbox.url}]
+        servers = {path: item["servers"] for path, item in document["paths"].items() if "servers" in item}
+        assert servers == {path: [{"url": client.sandbox.realtime_url}] for path in ("/v2/articles", "/v2/wikidata")}
         assert re.search("[&*]id[0-9]", answer.text) is None
 
     def test_what_is_served_is_described_and_the_other_way_round(self):

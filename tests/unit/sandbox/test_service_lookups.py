@@ -2,6 +2,7 @@
 
 import json
 from itertools import product
+from unittest.mock import ANY
 from urllib.parse import quote
 
 import pytest
@@ -61,6 +62,8 @@ def test_lines_and_numbers_as_in_archives(client):
     assert {json.loads(line)["name"] for line in lines} == {HARD_TITLE}
     assert len(lines) == 2
     assert all('"true":0.25}' in line for line in lines)
+    answer = client.call(PATH, headers={"Accept": "text/html"})
+    assert (answer.headers["Content-Type"], answer.text.splitlines()) == ("", lines)
 
 
 def test_limits(client):
@@ -104,7 +107,8 @@ def test_filters_compare_values_with_their_types(client, field, value, wanted):
         (["categories.name"], {"categories": {}}),
         (["categories.#.name"], {"categories": {"#": {"name": ["Category:A", "Category:B"]}}}),
         (["categories.#.url"], {"categories": {"#": {"url": ["https://a"]}}}),
-        (["categories.1"], {"categories": {"1": {"name": "Category:B"}}}),
+        (["categories.1", "categories.2"], {"categories": {"1": {"name": "Category:B"}}}),
+        (["categories.#", "in_language"], {"categories": {"#": 2}, "in_language": {"identifier": ANY}}),
         (["version", "version.identifier"],
          {"version": {"identifier": 1_234_567, "scores": {"revertrisk": {"probability": {"true": 0.25}}}}}),
         (["nothing", "version.nothing.more", "name,identifier"], {"version": {}}),
@@ -114,6 +118,7 @@ def test_filters_compare_values_with_their_types(client, field, value, wanted):
 def test_fields_by_path(client, fields, wanted):
     assert found(client.call(PATH, "POST", json={"fields": fields}))[0] == wanted
     assert found(client.call(PATH, params={"fields": fields}))[0] == wanted
+    assert len(found(client.call(PATH, params={"fields": [*fields, "*"]}))[0]) == 9
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from urllib.parse import quote
 import pytest
 
 from resources.sandbox.api.answers import encode
-from resources.sandbox.api.parameters import Filter, Parameters, pick, select
+from resources.sandbox.api.parameters import Filter, Parameters, pick, select, validate
 
 
 @pytest.mark.parametrize("kind", ["codes", "languages", "projects", "namespaces"])
@@ -35,17 +35,15 @@ def test_open_routes(client):
     answer = client.call("/v2/projects", "OPTIONS", headers={"Access-Control-Request-Method": "POST"})
     assert answer.status_code == 204
     assert answer.headers["Access-Control-Allow-Methods"] == "GET, POST, OPTIONS, HEAD"
+    assert answer.headers["Access-Control-Allow-Headers"] == "*"
     assert client.call("/v2/projects", "OPTIONS").status_code == 404
     assert [client.call(path).status_code for path in ("/v1/status", "/v2/status", "/healthz")] == [200] * 3
     assert client.call("/v2/status").content == b""
     # unknown paths and methods are not there, with or without a token
     for method, path in (
-        ("GET", "/v2/nothing"),
-        ("GET", "/"),
-        ("PUT", "/v2/projects"),
-        ("HEAD", "/v2/projects"),
-        ("GET", "/v1/login"),
-    ):
+        ("GET", "/v2/nothing"), ("GET", "/"), ("PUT", "/v2/projects"), ("HEAD", "/v2/projects"), ("GET", "/v1/login"),
+        ("GET", "/v2/projects/ENWIKI/x"), ("POST", "/docs"),
+    ):  # fmt: skip
         answer = client.call(path, method)
         assert answer.status_code == 404
         assert answer.text == ("" if method == "HEAD" else '{"status":404,"message":"Not Found"}\n')
@@ -99,13 +97,14 @@ class TestGet:
             ("filters={oops", "invalid character 'o' looking for beginning of value"),
             ("filters={", "unexpected EOF"),
             ("filters=", "EOF"),
-            ("limit=x", 'strconv.ParseInt: parsing "x": invalid syntax'),
+            ("limit=&limit=<%26>", 'strconv.ParseInt: parsing "<&>": invalid syntax'),
         ],
     )
     def test_refusals(self, client, query, message):
         answer = client.call(f"/v2/projects?{query}")
         assert answer.status_code == 422
         assert answer.json()["message"].startswith(message)
+        assert not set("<>&") & set(answer.text)
 
 
 class TestPost:
@@ -128,14 +127,12 @@ class TestPost:
         assert len(answer.json()[0]) == 5
         form = client.call("/v2/projects", "POST", data={"fields": "name"})
         assert form.json()[0] == {"name": "Википеди"}
+        form = client.call("/v2/projects?fields=code&limit=&limit=x", "POST", data={"fields": "name", "limit": 1})
+        assert form.json()[0] == {"name": "Википеди", "code": "wiki"}
         for boundary, odd in (
-            ("x", b""),
-            ("x", b"--x\r\n\r\n--x--"),
-            ("x", b"--y--"),
-            ("", b"--\r\n"),
-            ("\xe9", b"\xff"),
+            ("x", b""), ("x", b"--x\r\n\r\n--x--"), ("x", b"--y--"), ("", b"--\r\n"), ("\xe9", b"\xff"),
             ("x", b"--x\r\n" * 9_000),
-        ):
+        ):  # fmt: skip
             headers = {"Content-Type": f"multipart/form-data; boundary={boundary}".encode("latin-1")}
             assert (
                 client.call("/v2/projects", "POST", data=odd, headers=headers).json() == client.sandbox.world.projects()
@@ -154,6 +151,7 @@ class TestPost:
             ('{"filters":{}}', "json: cannot unmarshal object into Go struct field Model.filters"),
             ('{"filters":[1]}', "json: cannot unmarshal number into Go value of type handlers.Filter"),
             ('{"filters":[{"field":1}]}', "json: cannot unmarshal number into Go struct field Filter.field"),
+            ('{"limit":true}', "json: cannot unmarshal bool into Go struct field Model.limit of type int"),
             ('{"limit":"1"}', "json: cannot unmarshal string into Go struct field Model.limit of type int"),
             ('{"limit":2.0}', "json: cannot unmarshal number 2.0 into Go struct field Model.limit of type int"),
             ('{"limit":101}', "Key: 'Model.Limit' Error:Field validation for 'Limit' failed on the 'max' tag"),
@@ -217,24 +215,20 @@ def test_fields(fields, documented):
     assert list(pick(RECORD, ("size", "identifier"))) == ["identifier", "size"]
 
 
+def test_as_much_as_is_allowed_is_accepted():
+    validate(Parameters(("x" * 255,) * 255, (Filter("a", 1),) * 255, 100))
+
+
 @pytest.mark.parametrize(
     ("filters", "documented"),
     [
-        ([("namespace.identifier", 0)], [0]),
-        ([("namespace.identifier", 6.0)], [6]),
-        ([("namespace.identifier", "0")], []),
-        ([("size.value", 1)], [6]),
-        ([("size.value", 0)], []),
-        ([("is_part_of.identifier", "enwiki"), ("size.value", 12.5)], [0]),
-        ([("flag", True)], [0]),
-        ([("flag", 1)], []),
-        ([("nothing", None)], [0, 6]),
-        ([("identifier", None)], []),
-        ([("identifier", 5)], []),
-        ([("identifier", "it's")], []),
-        ([("namespace", {"identifier": 0})], [0]),
+        ([("namespace.identifier", 0)], [0]), ([("namespace.identifier", 6.0)], [6]),
+        ([("namespace.identifier", "0")], []), ([("namespace", {"identifier": 0})], [0]),
+        ([("size.value", 1)], [6]), ([("size.value", 0)], []), ([("flag", True)], [0]), ([("flag", 1)], []),
+        ([("is_part_of.identifier", "enwiki"), ("size.value", 12.5)], [0]), ([("nothing", None)], [0, 6]),
+        ([("identifier", None)], []), ([("identifier", 5)], []), ([("identifier", "it's")], []),
     ],
-)
+)  # fmt: skip
 def test_filters(filters, documented):
     parameters = Parameters(filters=tuple(Filter(field, value) for field, value in filters))
     assert [record["namespace"]["identifier"] for record in select([RECORD, SMALL], parameters)] == documented

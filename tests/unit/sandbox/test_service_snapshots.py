@@ -153,10 +153,11 @@ class TestDownloads:
         client.sandbox.faults.add(
             path=f"{CHUNKS}/enwiki_namespace_0_chunk_3/download", kind="line_malformed", listed=True
         )
-        damaged = client.call(f"{CHUNKS}/3").json()["version"]
-        assert md5(client.call(f"{CHUNKS}/3/download", allow_redirects=True).content) == damaged
+        damaged = client.call(f"{CHUNKS}/3").json()
+        content = client.call(f"{CHUNKS}/3/download", allow_redirects=True).content
+        assert (md5(content), len(content) / 1e6) == (damaged["version"], damaged["size"]["value"])
         client.sandbox.faults.clear()
-        assert client.call(f"{CHUNKS}/3").json()["version"] != damaged
+        assert client.call(f"{CHUNKS}/3").json()["version"] != damaged["version"]
 
 
 class TestQuotas:
@@ -290,6 +291,8 @@ class TestOutOfTurn:
             ("enwiki_namespace_0", False),
             ("enwiki_namespace_0", True),
         ]
+        turn = client.sandbox.exports.turn("enwiki_namespace_0", free=False)
+        assert [told[0]["started"], told[0]["ended"]] == [turn.started.isoformat(), turn.ended.isoformat()]
         by_area = {}
         for turn in told:
             by_area.setdefault(turn.get("area"), set()).add(turn["identifier"])
@@ -297,8 +300,9 @@ class TestOutOfTurn:
         assert by_area["wikidata"] == {"wikidatawiki_namespace_0", "wikidatawiki_namespace_120"}
         assert by_area["structured-contents"] <= by_area[None]
         before = client.call(ONE).json()
-        told = client.call("/sandbox/snapshots", "POST", json={"identifier": "enwiki_namespace_0"}).json()
-        assert datetime.fromisoformat(told[0]["started"]) == NOW
+        wanted = {"identifier": "enwiki_namespace_0", "free": True}
+        told = client.call("/sandbox/snapshots", "POST", json=wanted).json()
+        assert [datetime.fromisoformat(turn["started"]) for turn in told[:2]] == [NOW, NOW]
         assert client.call(ONE).json() != before
         client.call("/sandbox/snapshots", "DELETE")
         assert client.call(ONE).json() == before
@@ -310,9 +314,10 @@ class TestOutOfTurn:
         assert client.call(ONE).json() == before
         assert client.call("/sandbox/snapshots", "POST", json=wanted | {"area": "none"}).status_code == 422
         client.call("/sandbox/snapshots", "DELETE")
+        assert client.call(structured).json() == other
         answer = client.call("/sandbox/snapshots", "POST", json={"identifier": "dewiki_namespace_0"})
         assert answer.status_code == 422
-        assert "There is no snapshot" in answer.json()["message"]
+        assert "'dewiki_namespace_0'; the snapshots are enwiki_namespace_0, enwiki" in answer.json()["message"]
         assert client.call("/sandbox/snapshots", "POST", json={}).status_code == 422
 
 

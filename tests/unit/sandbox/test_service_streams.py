@@ -1,5 +1,6 @@
 """The streams: framing, positions, refusals, what is sent of each record, pace, and ends."""
 
+import asyncio
 import http.client
 import json
 import select
@@ -13,10 +14,13 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 
+from resources.sandbox.api.middleware import _Stall
 from resources.sandbox.api.parameters import Filter, Parameters
-from resources.sandbox.api.stream_parameters import selector
+from resources.sandbox.api.stream_parameters import Beginning, _beginning, _from_form, selector
+from resources.sandbox.api.streams import _positions
 from resources.sandbox.clock import Clock
 from resources.sandbox.store.archives import partition
+from resources.sandbox.world.world import micros
 from tests.unit.sandbox.conftest import NOW, small_sandbox
 
 KEPT = timedelta(hours=48)
@@ -142,7 +146,7 @@ class TestForms:
     def test_events_and_lines_by_accept(self, streams):
         with stream(streams, {"since": text(NOW - KEPT)}, accept="text/event-stream") as answer:
             assert answer.headers["Content-Type"] == "text/event-stream; charset=utf-8"
-            assert answer.headers["Cache-Control"] == "no-cache"
+            assert (answer.headers["Cache-Control"], answer.headers["Connection"]) == ("no-cache", "keep-alive")
             assert answer.headers["Transfer-Encoding"] == "chunked"
             pieces, sent = answer.iter_content(None), b""
             while sent.count(b"\n\n") < 3:
@@ -155,6 +159,7 @@ class TestForms:
 
         for accept, content_type, begins in (
             ("*/*", "text/event-stream; charset=utf-8", b"event: message\ndata: {"),
+            ("text/*;q=0.5", "text/event-stream; charset=utf-8", b"event: message\ndata: {"),
             ("application/x-ndjson", "application/x-ndjson; charset=utf-8", b'{"name":'),
             ("application/json", "; charset=utf-8", b'{"name":'),
         ):
@@ -174,19 +179,29 @@ class TestForms:
         assert read(streams, 5, data=words) == wanted
 
 
+def test_a_query_names_positions_which_are_not_past_the_end(streams):
+    topic, now = streams.sandbox.topics["article"], micros(NOW)
+    query = [("parts", "3")] * 10 + [("since", ""), ("offsets", f'{{"15": 5, "16": {10**15}, "2": 1}}')]
+    begin, live = _beginning(_from_form(query), NOW), topic.offsets_at(now)
+    assert begin == Beginning((15, 16, 17, 18, 19), {}, {15: 5, 16: 10**15}, 1)
+    assert _positions(topic, begin, now) == {15: 5} | {number: live[number] for number in range(16, 20)}
+    everything = _beginning(_from_form([("since", text(NOW))]), NOW)
+    assert everything == Beginning(tuple(range(50)), dict.fromkeys(range(50), NOW), {}, 10)
+
+
 MANY = {str(number): 1 for number in range(51)}
-FUTURE, SINCE = text(NOW + timedelta(minutes=1)), "since_per_partition"
+FUTURE, SINCE = text(NOW + timedelta(minutes=1, milliseconds=500)), "since_per_partition"
+SHOWN, NO_TIME = "2025-03-09 07:31:00.5 +0000 UTC", 'parsing time {0} as "2006-01-02T15:04:05Z07:00": cannot parse {0}'
+NO_TIMES = ("2025-03-09", "2025-03-09T07:30Z", "2025-03-09 07:30:00Z", "2025-03-09T07:30:00", "now", 5)
 
 
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ({"since": FUTURE}, "since time 2025-03-09 07:31:00 +0000 UTC cannot be in the future"),
-        (
-            {"parts": [0], SINCE: {"4": FUTURE}},
-            f"{SINCE} for partition 4 has future time 2025-03-09 07:31:00 +0000 UTC",
-        ),
+        ({"since": FUTURE}, f"since time {SHOWN} cannot be in the future"),
+        ({"parts": [0], SINCE: {"4": FUTURE}}, f"{SINCE} for partition 4 has future time {SHOWN}"),
         ({"parts": [0] * 11}, "the query param parts has length 11, max allowed length 10"),
+        ({"parts": [-1]}, "the part value is -1, allowed value should be in the range [0,9]"),
         ({"parts": [10]}, "the part value is 10, allowed value should be in the range [0,9]"),
         (
             {"parts": [1], "since": text(NOW)},
@@ -209,16 +224,18 @@ FUTURE, SINCE = text(NOW + timedelta(minutes=1)), "since_per_partition"
         ({"filters": [{"field": "version", "value": "a"}]}, "can't filter on a 'version' object"),
         ({"filters": [{"field": "date_created", "value": "a"}]}, "can't filter on a 'date_created' object"),
         ({"filters": [{"field": "name", "value": 3}]}, "the filter 'name' should not be of type 'float64'"),
+        ({"filters": [{"field": "version.tags", "value": "a"}]}, "can't filter on a 'version.tags' object"),
         (
-            {"filters": [{"field": "namespace.identifier", "value": "0"}]},
-            "the filter 'namespace.identifier' should not be of type 'string'",
+            {"filters": [{"field": "identifier", "value": "0"}]},
+            "the filter 'identifier' should not be of type 'string'",
         ),
+        ({"filters": [{"field": "identifier", "value": True}]}, "the filter 'identifier' should not be of type 'bool'"),
         ({"parts": "1"}, "json: cannot unmarshal string into Go struct field Model.parts of type []int"),
         ({"parts": [1.5]}, "json: cannot unmarshal number 1.5 into Go struct field Model.parts of type int"),
-        (
-            {"since": "2025-03-09"},
-            'parsing time "2025-03-09" as "2006-01-02T15:04:05Z07:00": cannot parse "2025-03-09"',
-        ),
+        ({"parts": [True]}, "json: cannot unmarshal bool into Go struct field Model.parts of type int"),
+        ({"offsets": []}, "json: cannot unmarshal array into Go struct field Model.offsets of type map[int]"),
+        ({"offsets": {"1": True}}, "json: cannot unmarshal bool into Go struct field Model.offsets of type int64"),
+        *(({"since": odd}, NO_TIME.format(json.dumps(odd))) for odd in NO_TIMES),
     ],
 )
 def test_refusals(streams, body, message):
@@ -275,6 +292,8 @@ class TestSelection:
             assert (record["is_part_of"]["identifier"], record["namespace"]["identifier"]) == ("frwiki", 14)
         found = self.records(streams, 20, filters=[french], fields=["name", "event.*"])
         assert {frozenset(record) for record in found} == {frozenset({"name", "event"})}
+        for fields in (("version.*", "version.identifier"), ("version.identifier", "version.*")):
+            assert selector("article", Parameters(fields))(RECORD) == {"version": RECORD["version"]}
 
     @pytest.mark.parametrize(
         ("field", "value", "passes"),
@@ -288,6 +307,7 @@ class TestSelection:
             ("version.editor.is_admin", False, True),
             ("abstract", "", True),
             ("namespace.identifier", 0, False),
+            ("version.number_of_characters", 0, True),
             # large numbers and fractions are compared in another form than records have
             ("identifier", 1_234_567, False),
             ("version.scores.revertrisk.probability.truthy", 0.5, False),
@@ -329,6 +349,10 @@ class TestPaceAndEnds:
         with stream(streams, body) as answer:
             lines = answer.iter_lines()
             next(lines), next(lines)
+        stalled = _Stall({"after": 0}, None)
+        stalled.start(None, 0)
+        with pytest.raises(TimeoutError):
+            asyncio.run(asyncio.wait_for(stalled.piece(b"", more=True), 0.01))
 
     def test_the_end_of_the_sandbox_is_the_end_of_the_body(self, tmp_path, signing_key):
         with small_sandbox(tmp_path, signing_key) as client, stream(client, {"since": text(NOW - KEPT)}) as answer:

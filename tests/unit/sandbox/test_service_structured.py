@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from unittest.mock import ANY
 
 import pytest
 
@@ -65,6 +66,9 @@ def test_the_list_holds_each_snapshot_twice_the_older_ones_last(client):
     assert records[0] == client.call(ONE).json()
     assert [record["date_modified"][:10] for record in records] == ["2025-03-09"] * 2 + ["2025-03-08"] * 2
     assert len({record["version"] for record in records}) == 4
+    older = {"version": ANY, "date_modified": records[0]["date_modified"].replace("-09T", "-08T")}
+    size = {"value": pytest.approx(0.99 * records[0]["size"]["value"], abs=0.001), "unit_text": "MB"}
+    assert records[2] == records[0] | older | {"size": size}
     filters = [{"field": "is_part_of.identifier", "value": "frwiki"}]
     found = client.call(LIST, "POST", json={"filters": filters, "fields": ["identifier"]}).json()
     assert found == [{"identifier": "frwiki_namespace_0"}] * 2

@@ -61,6 +61,7 @@ def test_archives_and_their_records_have_the_services_form(world):
     assert hashlib.md5(content).hexdigest() == batch.version == batch.record["version"]
     assert len(content) == batch.size
     assert content[4:8] == bytes(4)  # no time in the gzip header
+    assert gzip.decompress(content).endswith(bytes(1024))  # two empty blocks end a tar
     members = members_of(batch.path)
     assert [info.name for info, _ in members] == [f"frwiki_namespace_0_{n}.ndjson" for n in range(len(members))]
     assert len(members) >= 3
@@ -235,6 +236,7 @@ def test_hours_are_made_once_removed_past_retention_and_made_again_on_demand(tmp
 def test_a_quiet_namespace_is_not_listed(tmp_path):
     world = ArchivedWorld(settings_in(tmp_path, changes_per_hour=20, namespaces=(6, 10)))
     listed = [{batch.record["identifier"] for batch in world.batches(START + n * HOUR)} for n in range(12)]
+    assert world.structured.snapshot_identifiers() == []
     assert any("frwiki_namespace_6" in hour for hour in listed)
     assert any("frwiki_namespace_6" not in hour for hour in listed)
     assert all(BatchStore(tmp_path / "store").archives("quiet", START, dict) == [] for _ in range(2))

@@ -61,15 +61,16 @@ def test_one_process_looks_up_at_a_time(tmp_path):
 def test_half_a_line_of_a_killed_run_is_dropped_and_the_archive_is_the_same_each_time(tmp_path):
     layout, record = Layout(tmp_path), json.dumps({"name": "Earth", "namespace": {"identifier": 10}}, indent=1).encode()
     journals = Journals(layout, NOW.replace(microsecond=7))
-    journals.add(EARTH, NOW, b" \n" + record)
+    journals.add(replace(EARTH, purpose=Purpose.REPAIR), NOW, b" \n" + record)
     journals.add(EARTH, NOW, None)
     Journals(layout, NOW).add(replace(EARTH, namespace_id=20), NOW, None)
     (_, of_page, of_none) = sorted(layout.archive.rglob("*.ndjson"), reverse=True)
     assert "_namespace_10." in of_page.name
     whole = of_page.read_bytes()
-    lookup = {"name": "Earth", "at": NOW.isoformat(), "purpose": "watch", "is_found": True}
+    lookup = {"name": "Earth", "at": NOW.isoformat(), "purpose": "repair", "is_found": True}
     assert json.loads(whole) == {"lookup": lookup} | json.loads(record)
     of_page.write_bytes(whole + whole[:20])
+    assert b'"purpose": "watch", "is_found": false}' in of_none.read_bytes()
     of_none.write_bytes(b"half")
     with copying(tmp_path, wait_seconds=0):  # a backup may have found the journal and not its archive
         journal.pack(layout)

@@ -54,6 +54,7 @@ def test_what_is_no_archive_is_said(lake):
         (gzip.compress(tar_bytes([("readme.txt", b"hello"), ("x.json", b"{}")])), "only readme.txt, x.json"),
         (gzip.compress(bytes(extended)), "extended header cannot be read"),
         (flipped, "damaged"),
+        (whole[:20] + b"\xff" * 20 + whole[40:], "gzip data is damaged or truncated: Error -1 Invalid deflate block"),
         *((whole[:-cut], "damaged or truncated") for cut in (1, 4, 8)),
     ):
         assert words in str(refusal(lake, data))

@@ -6,12 +6,13 @@ Pages are compared with their checksums where files are rewritten.
 import os
 import random
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from resources import storage
 from resources.lake import CompactionJob, DamagedFileError, LakeError, compact
-from resources.lake_files import CompactionSource
+from resources.lake_files import CompactedFile, CompactionSource
 
 ROWS = 300
 
@@ -79,22 +80,43 @@ def test_one_half_is_damaged(layout, written):
         half.write_bytes(content)
 
 
-@pytest.mark.parametrize("name", ["empty", "directory", "fifo", "other rows", "other columns"])
-def test_what_is_no_file_of_these_rows_is_named(layout, written, name):
-    path = written
-    table = pq.read_table(path)
-    path.unlink()
-    match name:
-        case "empty":
-            path.touch()
-        case "directory":
-            path.mkdir()
-        case "fifo":
-            os.mkfifo(path)
-        case "other rows":
-            pq.write_table(table.slice(1), path)
-        case _:
-            pq.write_table(table.rename_columns(["nams" if one == "name" else one for one in table.column_names]), path)
-    with pytest.raises(LakeError, match=path.name.replace(".", r"\.")):
-        compact(job(layout, path), layout)
-    assert path.exists()
+OTHERS = {
+    "gone": (lambda *_: None, "is missing, so it was not compacted; nothing was changed"),
+    "empty": (lambda path, _: path.touch(), "cannot be read .*Parquet file size is 0 bytes"),
+    "directory": (lambda path, _: path.mkdir(), "it is a directory"),
+    "fifo": (lambda path, _: os.mkfifo(path), "cannot be read"),
+    "other rows": (
+        lambda path, table: pq.write_table(table.slice(1), path),
+        "it has 299 rows, but the ledger says 300",
+    ),
+    "other columns": (
+        lambda path, table: pq.write_table(
+            table.rename_columns({"name": "nams"}).set_column(0, "batch_hour", table[0].cast("string")), path
+        ),
+        r"has undeclared columns \(batch_hour, nams\)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "words"), OTHERS.values(), ids=OTHERS)
+def test_what_is_no_file_of_these_rows_is_named(layout, written, make, words):
+    table = pq.read_table(written)
+    written.unlink()
+    make(written, table)
+    is_there = written.exists()
+    with pytest.raises(LakeError, match=f"{written.name} .*{words}"):
+        compact(job(layout, written), layout)
+    assert written.exists() == is_there
+
+
+def test_rows_that_get_lost_and_what_was_read_are_noticed(layout, written, monkeypatch):
+    read = []
+    (made,), counts = compact(job(layout, written), layout, read.append)
+    sizes = [path.stat().st_size for path in (layout.lake / "compacted").rglob("*.parquet")]
+    assert made == CompactedFile(made.lake_path, ROWS, sum(sizes), "enwiki", "enwiki")
+    assert (read, sum(counts.values())) == ([written.stat().st_size], ROWS)
+    monkeypatch.setattr(
+        "resources.lake.parquet.compaction.in_order", lambda some, *_: [pa.Table.from_batches(some)[1:]]
+    )
+    with pytest.raises(LakeError, match="wrote more or fewer rows than it read; nothing was changed"):
+        compact(job(layout, written), layout)

@@ -4,9 +4,6 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from resources.lake.archive.blocks import read_blocks
-from resources.lake.archive.buffers import Buffers
-
 
 @pytest.mark.usefixtures("small_blocks")
 def test_a_look_up_reads_one_row_group_of_many(lake):
@@ -41,15 +38,3 @@ def test_a_look_up_reads_one_row_group_of_many(lake):
             assert connection.execute(look_up, {"path": str(path), "value": value}).fetchall() == [("<p>117</p>",)]
             with pytest.raises(duckdb.Error):
                 connection.execute(f"SELECT max({column}) FROM read_parquet('{path}') WHERE html <> ''").fetchall()
-
-
-def test_short_lines_fill_a_row_group_by_their_number(lake, monkeypatch):
-    monkeypatch.setattr("resources.lake.archive.blocks.BLOCK_LINES_MAX", 7)
-    archive = lake.archive(b"\n".join(b"%d" % n for n in range(20)), b"a\nb\n" * 7)
-    counts, content = [], []
-    for block in read_blocks(archive.path, Buffers(1, 1000)):
-        counts.append(block.line_count)
-        content += bytes(block.view).split()
-        block.done()
-    assert counts == [7, 7, 7, 7, 6]
-    assert content == [b"%d" % n for n in range(20)] + [b"a", b"b"] * 7

@@ -76,21 +76,21 @@ def test_offsets_that_begin_anew_lose_nothing_and_are_reported(layout, caplog):
 
 
 #: Steps on later days: events as partition, offset, identifier and hours; then which are new, the offsets that follow,
-#: the highest ones with their days, and the number of resets.
+#: the highest ones with their days, the number of resets, and the hour that partition 3 has reached.
 STEPS = [
     (0, [(3, 7, "a", 0), (5, 1_008, "a", 0), (6, 1_500, "a", 0), (8, 2_502, "a", 0)],
-     "1111", {3: 8, 5: 1_009, 6: 1_501}, {8: (2_503, 0)}, 0),
-    (1, [(8, 2_502, "b", 0)], "1", {3: 8, 5: 1_009, 6: 1_501}, {8: (2_503, 0)}, 0),
+     "1111", {3: 8, 5: 1_009, 6: 1_501}, {8: (2_503, 0)}, 0, 0),
+    (1, [(8, 2_502, "b", 0)], "1", {3: 8, 5: 1_009, 6: 1_501}, {8: (2_503, 0)}, 0, 0),
     (1, [(8, 3_503, "a", 0), (8, 4_503, "a", 0), (3, 50_000, "a", 0), (3, 50_001, "a", 0)],
-     "1111", {3: 50_002, 5: 1_009, 6: 1_501, 8: 4_504}, {}, 0),
+     "1111", {3: 50_002, 5: 1_009, 6: 1_501, 8: 4_504}, {}, 0, 0),
     (2, [(3, 5, "b", 0), (5, 4, "b", 0)],
-     "11", {3: 6, 5: 5, 6: 1_501, 8: 4_504}, {3: (50_002, 2), 5: (1_009, 2)}, 2),
+     "11", {3: 6, 5: 5, 6: 1_501, 8: 4_504}, {3: (50_002, 2), 5: (1_009, 2)}, 2, 0),
     (5, [(3, 6, "b", 0), (3, 50_001, "a", 0), (3, 6, "b", 0), (3, 7, "a", 0)],
-     "1000", {3: 8, 5: 5, 6: 1_501, 8: 4_504}, {3: (50_002, 2), 5: (1_009, 2)}, 0),
-    (6, [(5, 5, "b", 0), (3, 8, "b", 0)], "11", {3: 9, 5: 6, 6: 1_501, 8: 4_504}, {}, 0),
+     "1000", {3: 8, 5: 5, 6: 1_501, 8: 4_504}, {3: (50_002, 2), 5: (1_009, 2)}, 0, 0),
+    (6, [(5, 5, "b", 0), (3, 8, "b", 0)], "11", {3: 9, 5: 6, 6: 1_501, 8: 4_504}, {}, 0, 0),
     (6, [(3, 10_001_009, "a", 0.5), (3, 10_003_010, "a", -1), (3, 10_001_010, "a", -2)],
-     "111", {3: 10_001_011, 5: 6, 6: 1_501, 8: 4_504}, {3: (10_003_011, 6)}, 0),
-    (6, [(3, 10_001_011, "a", -2), (3, 40_002_012, "a", 1)], "11", {3: 40_002_013, 5: 6, 6: 1_501, 8: 4_504}, {}, 0),
+     "111", {3: 10_001_011, 5: 6, 6: 1_501, 8: 4_504}, {3: (10_003_011, 6)}, 0, 0.5),
+    (6, [(3, 10_001_011, "a", -2), (3, 40_002_012, "a", 1)], "11", {3: 40_002_013, 5: 6, 6: 1_501, 8: 4_504}, {}, 0, 1),
 ]  # fmt: skip
 
 
@@ -104,22 +104,12 @@ def test_what_a_step_says_of_each_partition(tmp_path, caplog):
         is_new, step = continuity.judge(pa.table([*places, published], names), step, NOW + timedelta(days=days))
         continuity.landed(step)
         highest = {one: (offset, (at - NOW).days) for one, (offset, at) in step.highest.items()}
-        assert ["".join("01"[one] for one in is_new.to_pylist()), step.offsets, highest, step.reset_count] == told
+        found = ["".join("01"[one] for one in is_new.to_pylist()), step.offsets, highest, step.reset_count]
+        assert [*found, (step.published_at[3] - NOW) / timedelta(hours=1)] == told
         assert step.duplicate_count == told[0].count("0")
     assert [one.removeprefix("The offsets of stream partition ").partition(".")[0] for one in caplog.messages] == [
         *("8 jumped ahead from 0 to 3,503", "3 went back from 50,002 to 5, and 1 time more")
     ]
-
-
-def test_events_of_a_service_whose_clock_was_wrong_are_kept(layout):
-    lake = lake_of(layout)
-    for number, hours in enumerate((0, 20, 0, -300, 0)):
-        moment = NOW + timedelta(hours=hours)
-        moments = [moment - timedelta(minutes=n) for n in range(10)]
-        events = [event(3, 10 * number + n, f"{number}-{n}", at) for n, at in enumerate(moments)]
-        step = lake.add([line_of(one) + b"\n" for one in events], NOW)
-        assert (step.row_count, step.duplicate_count, step.reject_count, step.reset_count) == (10, 0, 0, 0)
-        assert step.published_at[3] == moment
 
 
 def test_files_are_looked_through_only_for_what_memory_does_not_know(layout, monkeypatch):

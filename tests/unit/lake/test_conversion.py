@@ -56,13 +56,8 @@ def test_what_lies_in_the_place_of_a_conversion_is_not_taken_for_it(lake, tmp_pa
     made, odd, bare = convert(archive, lake.layout), tmp_path / "odd", tmp_path / "bare"
     for path in (odd, bare):  # without the facts, and without any metadata
         pq.write_table(pa.table({"x": [1, 2]}), path, store_schema=path == odd)
-    places = (
-        (made.path, convert(other, lake.layout).path),
-        (made.path, odd),
-        (made.path, bare),
-        (made.rejects_path, odd),
-    )
-    for ours, theirs in places:
+    others = [convert(other, lake.layout).path, odd, bare, odd]
+    for ours, theirs in zip([*[made.path] * 3, made.rejects_path], others, strict=True):
         content = ours.read_bytes()
         ours.write_bytes(theirs.read_bytes())
         assert find_conversion(archive, lake.layout) is None
@@ -70,15 +65,13 @@ def test_what_lies_in_the_place_of_a_conversion_is_not_taken_for_it(lake, tmp_pa
     assert find_conversion(archive, lake.layout) == replace(made, converted=False, seconds=0.0)
 
 
-@pytest.mark.parametrize(
-    ("cores", "usable", "workers", "memory"),
-    [(8, 65_536, 8, 16_384), (16, 8_040, 11, 2_010), (4, 1_024, 2, 512), (2, 600, 1, 300)],
-)
-def test_workers_and_memory_follow_from_the_machine(monkeypatch, cores, usable, workers, memory):
-    monkeypatch.setattr(machine, "cores", lambda: cores)
-    monkeypatch.setattr(machine, "memory_bytes", lambda: usable << 20)
-    with Converter() as made:
-        assert (made.workers, made.memory_bytes >> 20, made.readers) == (workers, memory, 2 * workers + 1)
+def test_workers_and_memory_follow_from_the_machine(monkeypatch):
+    known = [(8, 65536, 8, 16384), (16, 8040, 11, 2010), (4, 1024, 2, 512), (2, 600, 1, 300)]
+    for cores, usable, workers, memory in known:
+        monkeypatch.setattr(machine, "cores", lambda cores=cores: cores)
+        monkeypatch.setattr(machine, "memory_bytes", lambda usable=usable: usable << 20)
+        with Converter() as made:
+            assert (made.workers, made.memory_bytes >> 20, made.readers) == (workers, memory, 2 * workers + 1)
 
 
 def test_digest_tells_what_decides_the_rows(lake, monkeypatch):

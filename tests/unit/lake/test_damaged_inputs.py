@@ -80,21 +80,14 @@ def test_one_half_is_damaged(layout, written):
         half.write_bytes(content)
 
 
+SWAPPED = {"name": "article_id", "article_id": "name"}
 OTHERS = {
     "gone": (lambda *_: None, "is missing, so it was not compacted; nothing was changed"),
     "empty": (lambda path, _: path.touch(), "cannot be read .*Parquet file size is 0 bytes"),
     "directory": (lambda path, _: path.mkdir(), "it is a directory"),
     "fifo": (lambda path, _: os.mkfifo(path), "cannot be read"),
-    "other rows": (
-        lambda path, table: pq.write_table(table.slice(1), path),
-        "it has 299 rows, but the ledger says 300",
-    ),
-    "other columns": (
-        lambda path, table: pq.write_table(
-            table.rename_columns({"name": "nams"}).set_column(0, "batch_hour", table[0].cast("string")), path
-        ),
-        r"has undeclared columns \(batch_hour, nams\)",
-    ),
+    "other rows": (lambda path, table: pq.write_table(table[1:], path), "has 299 rows, but the ledger says 300"),
+    "other columns": (lambda path, table: pq.write_table(table.rename_columns(SWAPPED), path), "undeclared columns"),
 }
 
 

@@ -20,11 +20,10 @@ def test_what_is_no_event_is_a_reject_and_the_events_of_its_step_are_kept_odd_or
     assert stored(layout) == Counter((3, 10 + number) for number in range(len(bad)))
     path = layout.lake / "live_changes_rejects/date=2026-11-01/hour=05/000000000002.ndjson.gz"
     assert gzip.decompress(path.read_bytes()) == b"".join(line + b"\n" for line in bad)
-    told = (
-        f"{len(bad)} lines of the stream cannot be read (first reason: event.date_published is missing, so the hour of "
+    assert (
+        f"{len(bad)} lines of the stream cannot be read (first reason: event.date_published is missing, " in caplog.text
     )
-    told += "the event is unknown.). The rejected lines were stored in "
-    assert caplog.messages[0].startswith(f"{told}{path}, and the reasons in the .reasons.gz file")
+    assert f"The rejected lines were stored in {path}, and the reasons in the .reasons.gz file" in caplog.text
     # on every start
     assert lake_of(layout).begin(NOW, NOW) == step
 

@@ -17,6 +17,7 @@ from pipelines.report.status import collect
 from resources import datasets, files
 from resources.datasets import ARTICLE_CHANGES
 from resources.datasets.live import files_of
+from resources.enterprise import StreamOptions
 from resources.formatting import hour_text
 from tests.builds import close_all
 from tests.integration.daemon import FAILURE, STARTED, Daemon, ask_checks
@@ -217,6 +218,9 @@ def test_failed_hours_are_reported_until_they_are_loaded_and_no_others(daemon, m
 
 def test_runs_read_the_stream_one_after_the_other(daemon, monkeypatch):
     monkeypatch.setattr(streams, "OBSERVED_SECONDS", 0.0)
+    daemon.change(max_record_mb=17, bodies=("html",))
+    keep, asked = streams.stream.keep, []
+    monkeypatch.setattr(streams.stream, "keep", lambda *words, **more: asked.append(more) or keep(*words, **more))
     now = datetime.now(UTC)
     since_hours = 6
     wanted = sum(1 for _ in daemon.sandbox.world.events("enwiki", now - timedelta(hours=since_hours - 1), now))
@@ -231,10 +235,15 @@ def test_runs_read_the_stream_one_after_the_other(daemon, monkeypatch):
         observed += [event for event in run.all_events if event.event_type_value == "ASSET_OBSERVATION"]
         found.append({name: value.value for name, value in made.materialization.metadata.items()})
     assert sum(one["duplicates_dropped"] + one["rejected_lines"] for one in found) == 0
+    assert {one["options"] for one in asked} == {StreamOptions(connections=2, record_bytes=17 << 20)}
+    assert asked[0]["loaded"]([now]) == set(), "nothing is published"
+    assert all({"lag_seconds", "events_per_second"} <= one.keys() for one in found if one["events"])
     seen = [event.asset_observation_data.asset_observation.metadata["events"].value for event in observed]
     assert sum(seen) == sum(one["events"] for one in found)
     kept = files_of(daemon.settings.data / "lake/live_changes")
-    offsets = pa.concat_tables(pq.read_table(one.path, columns=["event_partition", "event_offset"]) for one in kept)
+    columns = ["event_partition", "event_offset", "html", "wikitext"]
+    offsets = pa.concat_tables(pq.read_table(one.path, columns=columns) for one in kept)
+    assert offsets["html"].null_count < len(offsets) == offsets["wikitext"].null_count
     assert len(offsets.group_by(["event_partition", "event_offset"]).aggregate([])) == len(offsets)
     assert len(offsets) == sum(one["events"] for one in found)
 

@@ -11,7 +11,7 @@ import dagster as dg
 from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 from filelock import FileLock
 
-from assets import current, layers
+from assets import current, layers, published
 from assets.layers import EARLIEST, HOUR, hour_of, key_of
 from pipelines.automation import discovery
 from pipelines.automation.discovery import RECHECKS, WAITS, without_busy
@@ -153,9 +153,11 @@ def test_discovery_asks_for_what_is_not_loaded_and_for_nothing_that_is(daemon):
             "Every hour of the last two days is loaded.",
             "The service has not published the newest hours yet. The next evaluation checks again.",
         }
-    # and the first hours of a project that is mirrored from now on
+    # and the first hours of a project that is mirrored from now on, though none before those of the definitions
     daemon.change(projects=("enwiki", "dewiki"))
     assert len(spans_of(daemon.tick("discover_hours"))) == 3
+    daemon.change(data=daemon.settings.data / "new", first_hour=hours[-5])
+    assert min(first for first, _ in spans_of(daemon.tick("discover_hours"))) == hours[-5]
 
 
 def test_discovery_leaves_alone_what_is_under_way_and_for_a_while_what_has_failed(daemon, monkeypatch):
@@ -238,11 +240,12 @@ def test_what_a_killed_command_had_begun_is_asked_for_once_more(daemon):
     lock.touch()
     span = span_of(first, last)
     chosen = frozenset({LAKE, WAREHOUSE})
-    run = daemon.run(STARTED, tags={**span, ".dagster/wme_process": "gone"}, asset_selection=chosen)
+    killed = {".dagster/wme_process": "gone", **published.WHEN_DUE}
+    run = daemon.run(STARTED, tags=killed | span, asset_selection=chosen)
     (request,) = daemon.tick("end_killed_runs").run_requests
     assert daemon.instance.get_run_by_id(run).status is FAILURE
     assert request.job_name == "__ASSET_JOB"  # of these assets: the sensor is no job's
-    assert span.items() <= request.tags.items()
+    assert span | published.WHEN_DUE == {name: request.tags[name] for name in span | published.WHEN_DUE}
     assert ".dagster/wme_process" not in request.tags
     assert request.asset_selection == [LAKE, WAREHOUSE]
     # until the daemon has made a run of it, under the same key
@@ -250,6 +253,12 @@ def test_what_a_killed_command_had_begun_is_asked_for_once_more(daemon):
     assert again.run_key == request.run_key
     daemon.run(dg.DagsterRunStatus.NOT_STARTED, tags={"dagster/run_key": request.run_key})
     assert daemon.tick("end_killed_runs").skip_message == "Every run in progress has a process."
+    # a run of a whole job over one hour; a job that is gone has no runs any more
+    for job in ("hours", "another"):
+        daemon.run(STARTED, job, tags=killed | {"dagster/partition": key_of(last)})
+    lock.touch()
+    (request,) = daemon.tick("end_killed_runs").run_requests
+    assert (request.partition_key, {*request.asset_selection}) == (key_of(last), {*layers.keys(ARTICLE_CHANGES)})
 
 
 ARCHIVE, LAKE_NAME, WAREHOUSE_NAME = "archive/batches", "lake/article_changes", "warehouse/article_changes"

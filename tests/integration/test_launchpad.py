@@ -36,6 +36,18 @@ def test_a_snapshot_is_fetched_in_the_form_and_within_the_units_that_were_typed(
         metadata = made.metadata["archive/snapshots", None]
         assert (metadata["form"], metadata["quota_units"]) == (form, 1)
         assert metadata["because"] == "this form was requested"
+    (path,) = mirror.layout.archive.rglob(f"{NAME}.*.tar.gz")
+    assert (metadata["files"], metadata["bytes"]) == (1, path.stat().st_size)
+    told = made.metadata["warehouse/snapshot_articles", None]
+    names = ("dagster/partition_row_count", "duplicates", "boundary_at", "is_base", "dropped_versions")
+    columns = "row_count - duplicate_count, duplicate_count, epoch(boundary_at), true, 0, epoch(exported_at)"
+    (row,) = mirror.rows(f"SELECT {columns} FROM snapshots WHERE snapshot_version = ?", [told["version"]])
+    assert [*(told[name] for name in names), metadata["exported_at"]] == pytest.approx([*row], abs=1e-3)
+    # a run that finds all of it done shows the work of the one before
+    again = mirror.take_snapshot(NAME)
+    for key, first in made.metadata.items():
+        assert again.metadata[key].pop("unchanged_since") > 0
+        assert again.metadata[key] | {name: True for name in first if name == "changed"} == first
 
 
 def test_what_cannot_be_meant_fails_the_step_with_a_sentence_before_anything_is_asked(mirror):
@@ -88,7 +100,14 @@ def test_a_run_spends_no_more_lookups_than_it_may(mirror, tmp_path):
     path = tmp_path / "watchlist"
     path.write_text("enwiki No such page\nenwiki Nor this one\nenwiki Nor that one\n")
     mirror.configure(watchlist=path, check_pages=0)
-    for most, left in ((2, 98), (0, 98), (None, 97)):
+    mirror.sandbox.faults.add(path="/v2/articles/*", kind="status", status=503, count=None)
+    mirror.typed = {"ops": {"look_up": {"config": {"most_lookups": 2}}}}
+    made = mirror.run("lookups")
+    told = {"wanted": 2, "found": 0, "not_found": 0, "failed": 2, "budget_left": 98, "rows": 0}
+    assert made.metadata["archive/lookups", None] == told
+    assert made.sentence.startswith("Some pages could not be looked up. Received responses are kept. ")
+    mirror.sandbox.faults.clear()
+    for most, left in ((2, 96), (0, 96), (None, 95)):
         mirror.typed = {"ops": {"look_up": {"config": {} if most is None else {"most_lookups": most}}}}
         metadata = mirror.run("lookups").metadata["archive/lookups", None]
         assert metadata["budget_left"] == left

@@ -204,3 +204,18 @@ def test_a_page_that_changed_when_the_loaded_hours_end_is_not_compared(mirror, s
     monkeypatch.setattr(Warehouse, "lookups_since", changed_then)
     mirror.configure(check_pages=2)
     assert mirror.run("lookups").checks == {"articles_as_looked_up": not before}
+
+
+def test_a_sample_is_as_large_as_the_account_the_budget_and_the_quota_allow(mirror, sandbox, account, monkeypatch):
+    assert mirror.materialize(mirror.newest(1)).success
+    mirror.warehouse.apply_changes()
+    monkeypatch.setattr(Warehouse, "last_lookup_at", lambda *_: None)  # as on another day
+    sandbox.accounts.create(f"free{account}", PASSWORD, groups=("group_1",))
+    spent, budgets = [], [{"lookups_per_day": count} for count in (100, 13, 99)]
+    for changes in (*budgets, {"username": f"free{account}"}, {"sandbox": True}):
+        mirror.configure(**changes)
+        sandbox.requests.clear()
+        assert mirror.run("lookups").success
+        spent.append(asked(sandbox).total())
+        sandbox.accounts.set_quota(mirror.settings.username, "ondemand", limit=2 if len(spent) == 2 else 1000, used=0)
+    assert spent == [10, 3, 2, 0, 0]

@@ -30,21 +30,14 @@ NEXT = HOUR + timedelta(hours=1)
 
 def record(number, project="enwiki", **changes):
     """A record of the service's form; `changes` replace whole fields."""
+    at = "2026-11-01T05:10:1"
+    event = {"identifier": f"{project}-{number}", "type": "update"}
+    event |= {"date_created": f"{at}1.123Z", "date_published": f"{at}2.123456Z"}
     return {
-        "name": f"Page {number}",
-        "identifier": number,
-        "date_modified": "2026-11-01T05:10:11Z",
-        "version": {"identifier": 9000 + number},
-        "namespace": {"identifier": 0},
-        "is_part_of": {"identifier": project},
+        "name": f"Page {number}", "identifier": number, "date_modified": f"{at}1Z", "event": event,
+        "version": {"identifier": 9000 + number}, "namespace": {"identifier": 0}, "is_part_of": {"identifier": project},
         "article_body": {"html": f"<p>{number}</p>", "wikitext": f"text {number}"},
-        "event": {
-            "identifier": f"{project}-{number}",
-            "type": "update",
-            "date_created": "2026-11-01T05:10:11.123Z",
-            "date_published": "2026-11-01T05:10:12.123456Z",
-        },
-    } | changes
+    } | changes  # fmt: skip
 
 
 def listed(project="enwiki", namespace=0, **fields):

@@ -55,16 +55,10 @@ def test_good_hours_pass_every_check_and_only_what_is_asked_for_is_answered(benc
     told = answers(run)
     assert list(told) == list(KEYS)
     assert {name for name, one in told.items() if one.passed} == set(KEYS)
-    assert {name: one.metadata["looked_at"].value for name, one in told.items()} == {
-        "archives_verified": 2,
-        "rows_accounted": 2,
-        "rejects_share": 3,
-        "fields_known": 2,
-        "loaded_whole": 1,
-        "unique_key": 1,
-        "no_event_before_its_hour": 1,
-        "agrees_with_stream": 0,
-    }
+    files = dict.fromkeys(("archives_verified", "rows_accounted", "fields_known"), 2)
+    hours = dict.fromkeys(("loaded_whole", "unique_key", "no_event_before_its_hour"), 1)
+    looked_at = files | hours | {"rejects_share": 3, "agrees_with_stream": 0}
+    assert {name: one.metadata["looked_at"].value for name, one in told.items()} == looked_at
     for name in KEYS:
         assert list(answers(run, name)) == [name]
     assert list(checks.of_run(run, set())) == []
@@ -112,10 +106,14 @@ def test_a_share_of_the_lines_may_be_rejected_and_no_more(bench, good, passes):
 def test_a_field_without_a_column_is_told_once_with_its_count(bench):
     bench.serve("enwiki", record(1, news="a"), record(2, news="b"))
     bench.serve("frwiki", record(1, "frwiki", news="c"))
-    told = answers(take(bench, "enwiki", "frwiki"), "fields_known")["fields_known"]
+    run = take(bench, "enwiki", "frwiki")
+    run.conversions[NEXT] = run.conversions[HOUR]
+    told = answers(run, "fields_known")["fields_known"]
     assert not told.passed
     assert told.severity is dg.AssetCheckSeverity.WARN
-    assert told.description.startswith("news appears 3 times, first in 2026-11-01 05:00, with the value ")
+    assert told.description.startswith("news appears 6 times, first in 2026-11-01 05:00, with the value ")
+    # so many findings are named, and no more is said of none
+    assert checks.format_findings(["a."] * checks.NAMED, "Do it.").endswith("; a. Do it.")
 
 
 #: What is wrong in DuckDB, by the check that finds it, and what the check says.
@@ -174,27 +172,36 @@ def test_gaps_and_places_that_lag_or_have_no_snapshot_are_named_up_to_a_number_a
     assert (told.passed, told.description) == (True, None)
 
 
-def test_pages_are_not_called_wrong_while_the_service_is_away(bench, monkeypatch):
+def test_pages_are_not_called_wrong_while_the_service_is_away_and_their_differences_are_counted(bench, monkeypatch):
     def fail(*_arguments):
         raise ServiceUnavailable("The service did not respond.")
 
-    monkeypatch.setattr(lookups, "reconcile", fail)
     parts = bench.resources()
-    engine = ConfiguredEngine(parts["lake"].settings)
-    told = coverage_checks.articles_as_looked_up(dg.build_asset_check_context(), **parts, engine=engine)
+    parts["engine"] = ConfiguredEngine(parts["lake"].settings)
+    monkeypatch.setattr(lookups, "reconcile", fail)
+    told = coverage_checks.articles_as_looked_up(dg.build_asset_check_context(), **parts)
     assert (told.passed, told.description) == (True, "Nothing was compared: The service did not respond.")
+    monkeypatch.setattr(lookups, "reconcile", lambda *_: (7, 2, ["enwiki A: another"]))
+    told = coverage_checks.articles_as_looked_up(dg.build_asset_check_context(), **parts)
+    assert told.description == "enwiki A: another. Loading a newer snapshot repairs all of a project's pages."
+    counts = {"compared": 7, "not_found": 2, "different": 1}
+    assert {name: one.value for name, one in told.metadata.items()} == counts
 
 
 def test_what_the_stream_and_the_files_differ_in_is_a_warning_with_the_counts(bench, monkeypatch):
     bench.serve("enwiki", 1)
     run = take(bench, "enwiki")
     middle = HOUR + timedelta(minutes=30)
-    half = Comparison(HOUR, "enwiki", 0, HOUR, middle, 2, 1, 1, 0, 0, ("'A', event e: only in the stream",))
-    monkeypatch.setattr(Warehouse, "compare_stream", lambda _warehouse, _hours: [half])
+    half = Comparison(HOUR, "enwiki", 0, HOUR, middle, 4, 3, 2, 1, 0, ("'A', event e: only in the stream",))
+    full = Comparison(HOUR, "frwiki", 14, HOUR, NEXT, 9, 8, 0, 0, 5, ("'A', event f: size_bytes",))
+    monkeypatch.setattr(Warehouse, "compare_stream", lambda _warehouse, _hours: [half, full])
     answer = answers(run, "agrees_with_stream")["agrees_with_stream"]
     assert (answer.passed, answer.severity) == (False, dg.AssetCheckSeverity.WARN)
-    assert "1 event in the stream and the file differ (1 only in the stream), for example 'A'" in answer.description
-    assert "part of the hour" in answer.metadata["comparison"].value
+    assert answer.description.count("'A'") == 2
+    assert answer.metadata["comparison"].value.splitlines()[2:] == [
+        "| 2026-11-01 05:00 | frwiki | 14 | the complete hour | 9 | 8 | 0 | 0 | 5 |",
+        "| 2026-11-01 05:00 | enwiki | 0 | part of the hour | 4 | 3 | 2 | 1 | 0 |",
+    ]
 
     def fail(*_arguments):
         raise LakeFileError("A file cannot be read.")

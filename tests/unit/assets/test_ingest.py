@@ -1,11 +1,13 @@
 """One hour after another through the layers: what each is given, what it tells, what is remembered of a failure."""
 
+from dataclasses import replace
 from datetime import timedelta
 from unittest.mock import Mock
 
 import pytest
 
 from assets import layers
+from assets.steps import hourly_run
 from assets.steps.converting import NotArchivedError
 from assets.steps.hour import PartialHourError
 from resources import datasets
@@ -135,13 +137,16 @@ def test_what_each_layer_tells(bench):
     archive, lake, warehouse = (told[key].metadata for key in ALL)
     assert (archive["files"], archive["files_fetched"], archive["absent"]) == (2, 2, "itwiki namespace 0")
     assert archive["bytes"] == archive["bytes_fetched"] > 0
+    [path] = bench.layout.archive.rglob("frwiki*.tar.gz")
     assert "| enwiki | 0 | " in archive["archives"].value
+    assert archive["archives"].value.endswith(f" | {size_text(path.stat().st_size)} |")
     assert archive["dagster/uri"] == str(bench.layout.archive_hour(ARTICLE_CHANGES, HOUR))
     odd = "1 record in the list /v2/batches/2026-11-01/05 is not used (dewiki_namespace_0: version: "
     assert archive["odd_records"].startswith(odd)
     assert (lake["dagster/partition_row_count"], lake["rejects"]) == (4, 1)
     assert (lake["files"], lake["files_converted"]) == (2, 2)
     assert set(lake["seconds_by_archive"]) == {"enwiki_namespace_0", "frwiki_namespace_0"}
+    assert lake["dagster/uri"] == str(next((bench.layout.lake / "article_changes").rglob("*.parquet")).parent)
     assert "| news | 1 | " in lake["unknown_fields"].value
     assert (warehouse["dagster/partition_row_count"], warehouse["duplicates"], warehouse["changed"]) == (3, 1, True)
     assert "| enwiki | 0 | 3 | 2 | 1 | 1 |" in warehouse["projects"].value
@@ -167,6 +172,10 @@ def test_what_earlier_runs_made_is_found_again_and_nothing_is_done(bench):
     run.recall([LONG_AGO, HOUR, NEXT])
     assert list(run.archived) == list(run.conversions) == run.loaded == [HOUR]
     assert [one.converted for one in run.conversions[HOUR]] == [False]
+    # a file's download is part of its time
+    archived = replace(run.archived[HOUR], seconds={"enwiki_namespace_0": 1.5})
+    told = hourly_run._lake_layer(LAKE, archived, run.conversions[HOUR]).metadata["seconds_by_archive"]
+    assert told == {"enwiki_namespace_0": 1.5}
     assert (len(bench.fake.api.requests), loaded_digests(bench.warehouse, HOUR)) == before
 
 

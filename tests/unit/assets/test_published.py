@@ -6,12 +6,15 @@ from datetime import UTC, datetime, timedelta
 import duckdb
 import pytest
 
+from assets import published
 from assets.layers import HOUR as ONE_HOUR
 from assets.steps import hour as batches
+from assets.steps.housekeeping import Cleaning, Replaced
 from resources import datasets
 from resources.tables import HourState
 from resources.warehouse import HourStatus, Publication, Warehouse, WarehouseBusyError, next_text
 from tests.builds import close_all
+from tests.unit.assets.conftest import record
 from tests.unit.enterprise.conftest import HOUR
 
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -79,6 +82,27 @@ def test_people_are_told_when_it_is_published_next(every, last, text):
     assert next_text(None if last is None else Publication(last, 1), every) == text
 
 
+def load(bench, *pages):
+    bench.serve("enwiki", *pages)
+    archived = bench.fetch(("enwiki", 0))
+    batches.load_hour(archived, bench.convert(archived), bench.warehouse)
+
+
+def test_a_publication_says_what_it_published_and_what_was_removed(bench, publish, monkeypatch):
+    load(bench, 1, record(9, event=record(9)["event"] | {"date_published": "2026-11-01T05:20:30Z"}))
+    bench.warehouse.apply_changes()
+    freed, waiting = (Replaced("a", size, "", NOON) for size in (5, 7))
+    monkeypatch.setattr(published, "clean", lambda *_, **__: Cleaning((freed,), (waiting, waiting)))
+    told, path = publish(0), bench.warehouse.published_path
+    numbers = {"freed_files": 1, "freed_bytes": 5, "replaced_files": 2, "replaced_bytes": 14, "lake_files": 1}
+    numbers |= {"changed": True, "faulty_lake_files": 0, "bytes": path.stat().st_size, "dagster/uri": str(path)}
+    assert {name: told[name] for name in numbers} == numbers
+    assert told["newest_articles"].splitlines()[2].startswith("| enwiki | Page 9 | 9009 | 2026-11-01 05:20:30 |")
+    _, _, *tables = told["tables"].splitlines()
+    assert {"| about | table | 10 |", "| articles | table | 2 |", "| article_bodies | view |  |"} <= {*tables}
+    assert [line.split()[1] for line in tables] == sorted({line.split()[1] for line in tables}), "each once"
+
+
 def garbled(warehouse):
     warehouse.build_path.write_bytes(b"no database")
 
@@ -105,9 +129,7 @@ def test_a_build_file_that_was_replaced_is_completed_before_it_is_published(
     bench, publish, caplog, damage, replacement
 ):
     bench.warehouse.publish()
-    bench.serve("enwiki", 1)
-    archived = bench.fetch(("enwiki", 0))
-    batches.load_hour(archived, bench.convert(archived), bench.warehouse)
+    load(bench, 1)
     damage(bench.warehouse)
     assert bench.warehouse.pending_hours() == []
     assert (bench.warehouse.build_path.parent / "build.duckdb.damaged").exists()

@@ -2,19 +2,23 @@
 
 import os
 from dataclasses import replace
+from datetime import timedelta
 
 import dagster as dg
 import pytest
 
-from assets.published import compacted
-from assets.steps.compaction import compact_lake
+from assets.published import compacted, format_merged
+from assets.steps.compaction import Compacted, compact_lake
 from assets.steps.hour import load_hour
 from assets.steps.rebuilding import format_repaired, repaired
 from resources import storage
 from resources.adapters import ConfiguredEngine
 from resources.datasets import ARTICLE_CHANGES
+from resources.formatting import size_text
 from resources.lake import LakeError
 from resources.settings import Settings
+from resources.warehouse import Merge, Moved
+from tests.unit.enterprise.conftest import HOUR
 
 BODIES = "SELECT project_id, wikitext FROM article_bodies ORDER BY ALL"
 #: As many as are worth a compaction.
@@ -137,11 +141,26 @@ def test_a_compacted_file_comes_back_hour_by_hour_from_either_half(bench, loaded
             one.unlink()
 
 
-def test_a_compaction_leaves_the_room_that_is_to_stay_free(bench, loaded):
+def test_a_compaction_leaves_the_room_that_is_to_stay_free_and_says_what_it_did(bench, loaded, instance):
     bench.clock.advance(days=3)
-    own = bench.resources(min_free_gb=1e6) | {"engine": ConfiguredEngine(Settings(threads=1))}
+    engine = {"engine": ConfiguredEngine(Settings(threads=1))}
     with pytest.raises(dg.Failure, match="must leave 1,000,000"):
-        dg.materialize([compacted], resources=own)
+        dg.materialize([compacted], instance=instance, resources=bench.resources(min_free_gb=1e6) | engine)
+    result = dg.materialize([compacted], instance=instance, resources=bench.resources() | engine)
+    [made] = result.asset_materializations_for_node("lake__compacted")
+    sizes = [path.stat().st_size for path in bench.layout.compacted_folder(ARTICLE_CHANGES.name).iterdir()]
+    read = sum(path.stat().st_size for path in loaded.values())
+    assert {name: one.value for name, one in made.metadata.items()} == {
+        "spans": 1, "read_files": 4, "read_bytes": read, "written_files": 1, "written_bytes": sum(sizes), "rows": 8,
+        "changes_left_to_lake": 0, "read_size": size_text(read), "written_size": size_text(sum(sizes)),
+    }  # fmt: skip
+    moved = Moved(HOUR - timedelta(hours=5), HOUR, 2)
+    told = "Moved 2 changes from 2026-11-01 00:00 to 2026-11-01 05:00 UTC from the DuckDB files to compacted files."
+    step = Compacted(Merge("day", "d", "day 2026-11-01", 9, 9000), 9, 9000, 1, 7000, 30, 4)
+    more = "The day 2026-11-01 was compacted: 9 files (9.0 kB) into 1 (7.0 kB), 30 rows. 4 of its parts were reloaded "
+    assert format_merged(moved) == told
+    assert format_merged(step).startswith(more)
+    assert format_merged(replace(step, given_up_count=0)).endswith(" 30 rows.")
 
 
 def test_a_compaction_names_the_damaged_file_which_then_comes_back(bench, loaded):

@@ -11,7 +11,9 @@ from resources.adapters import ConfiguredEngine, ConfiguredLake, ConfiguredWareh
 from resources.connection import sandbox_settings
 from resources.data_folder import OriginError, origin_of
 from resources.datasets import ARTICLE_CHANGES, ENTITY_CHANGES, WIKIDATA
-from resources.lake import ConversionError
+from resources.enterprise import Limits, RetryPolicy
+from resources.lake import ConversionError, Converter
+from resources.remote import RemoteWorkers
 from resources.settings import Settings, SettingsError
 
 URL = "http://127.0.0.1:1"
@@ -66,8 +68,22 @@ def test_settings_have_the_units_that_their_names_say():
         assert converter.workers == 2
     with ConfiguredEngine(Settings()).converter(ConfiguredLake(Settings(max_record_mb=17))) as converter:
         assert converter.record_bytes_max == 17 << 20
+    remote, lake = ConfiguredEngine(Settings(engine="dask://127.0.0.1:1")), ConfiguredLake(Settings(max_record_mb=17))
+    for made in (remote.converter(lake), remote.compactor(lake)):
+        assert (type(made), made.record_bytes_max) == (RemoteWorkers, 17 << 20)
+    with remote.converter(lake, is_local=True) as converter, ConfiguredEngine(Settings()).compactor(lake) as compactor:
+        assert (type(converter), compactor) == (Converter, None)
     with pytest.raises(ConversionError, match=r"^300 MB of memory is too little for 8 workers"):
         ConfiguredEngine(Settings(threads=8, memory_mb=300)).converter(ConfiguredLake(Settings()))
+
+
+def test_who_cannot_wait_has_a_client_that_does_not(tmp_path):
+    settings = Settings(data=tmp_path, username="u", password="p", sandbox=False, min_free_gb=2, requests_per_second=7)
+    for seconds, times in ((None, (RetryPolicy().retries, 10.0, 60.0)), (4.0, (0, 2.0, 4.0))):
+        with connection.client(settings, seconds) as client:
+            retry, limits = client._transport.retry, client._transport.limits
+        assert (retry.retries, retry.connect_timeout, retry.read_timeout, retry.requests_per_second) == (*times, 7)
+        assert (limits.answer_seconds, limits.keep_free_bytes) == (seconds or Limits().answer_seconds, 2_000_000_000)
 
 
 def test_memory_follows_the_machine_unless_it_is_set(monkeypatch):

@@ -38,13 +38,9 @@ OURS = sorted(
 )
 #: An argument by the name or the type that a constructor gives it.
 VALUES: dict[str, Any] = {
-    "path": Path("/data/x.tar.gz"),
-    "reasons": {("enwiki", 0): "Said so."},
-    "int": 7,
-    "str": "Said so.",
-    "Path": Path("/y"),
-    "datetime": None,
-}
+    "path": Path("/data/x.tar.gz"), "reasons": {("enwiki", 0): "Said so."}, "int": 7, "str": "Said so.",
+    "Path": Path("/y"), "datetime": None,
+}  # fmt: skip
 
 
 def example(kind: type[MirrorError]) -> MirrorError:

@@ -138,13 +138,16 @@ def test_rows_and_rejects_of_a_conversion_are_durable_before_they_get_their_name
     assert all(inode in done[: done.index((inode, path))] for inode, path in names)
 
 
-def test_the_published_file_is_durable_before_it_gets_its_name_and_its_name_afterwards(done, tmp_path):
+def test_published_and_other_files_are_durable_before_they_get_their_names_and_the_names_afterwards(done, tmp_path):
     lake, warehouse = Lake(tmp_path), Warehouse(tmp_path, lock_timeout=5.0, clock=Clock())
     warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)])], dataset=datasets.ARTICLE_CHANGES)
-    path = warehouse.publish().path
-    place = done.index((path.stat().st_ino, path))
-    assert path.stat().st_ino in done[:place]
-    assert path.parent.stat().st_ino in done[place:]
+    files.write(tmp_path / "x", b"new")
+    (tmp_path / "new").write_bytes(b"new")
+    files.put(tmp_path / "new", tmp_path / "y")
+    for path in (tmp_path / "x", tmp_path / "y", warehouse.publish().path):
+        place = done.index((path.stat().st_ino, path))
+        assert path.stat().st_ino in done[:place]
+        assert path.parent.stat().st_ino in done[place : place + 2]
 
 
 # --- paths as text ---------------------------------------------------------------------------------------------------

@@ -40,18 +40,11 @@ def write(content):
 
 #: What may lie in the place of a JSON file. The damaged ones are files all the same.
 DAMAGED = {
-    "empty": write(b""),
-    "list": write(b"[]"),
-    "null": write(b"null"),
-    "number": write(b"7"),
-    "text": write(b'"text"'),
-    "broken": write(b'{"service": '),
-    "other fields": write(b'{"a": [1]}'),
+    "empty": write(b""), "list": write(b"[]"), "null": write(b"null"), "number": write(b"7"), "text": write(b'"text"'),
+    "broken": write(b'{"service": '), "other fields": write(b'{"a": [1]}'), "no UTF-8": write(b'{"a": "\xff\xfe"}'),
     "other types": write(b'{"service": 1, "day": 2, "spent": [], "published_at": {}, "identifier": 5}'),
-    "no UTF-8": write(b'{"service": "\xff\xfe"}'),
-    "deep": write(b"[" * 100_000),
-    "zeros": write(bytes(4_096)),
-}
+    "deep": write(b"[" * 100_000), "zeros": write(bytes(4_096)),
+}  # fmt: skip
 KINDS = {
     "pipe": os.mkfifo,
     "folder": os.mkdir,
@@ -183,14 +176,9 @@ def test_what_cannot_be_read_is_named_and_stays(tmp_path, place, kind):
 
 
 YAML = {
-    "number": b"7",
-    "text": b"postgresql://user:hidden@host",
-    "broken": b"a: 1\n{a: [",
-    "no UTF-8": b"\xff\xfe\x00",
-    "unknown key": b"foo: 1\n",
-    "other type": b"concurrency: 7\n",
-    "deep": b"[" * 900,
-}
+    "number": b"7", "text": b"postgresql://user:hidden@host", "broken": b"a: 1\n{a: [", "no UTF-8": b"\xff\xfe\x00",
+    "unknown key": b"foo: 1\n", "other type": b"concurrency: 7\n", "deep": b"[" * 900,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("content", YAML.values(), ids=YAML)

@@ -233,6 +233,7 @@ def test_members_behind_zeros_are_read_and_told_of(lake, rows, zeros, apart):
         (bytes(511) + b"x", "the data after the tar archive is not another tar archive"),
         (bytes(5120) + b"\n", "unexpected data follows the end of the tar"),
         (member("p", pax(path="b"), tarfile.XHDTYPE) + END, "the tar file is truncated"),
+        (member("b.ndjson", b"{}\n"), "the tar file is truncated"),
     ],
 )
 def test_anything_else_behind_the_end_is_damage(lake, tail, told):
@@ -253,9 +254,8 @@ def test_members_with_other_names_are_told_of_and_in_any_case_read(lake, rows):
     tar = b"".join(member(name, data) for name, data in named) + member("d.ndjson/", b"", tarfile.DIRTYPE) + END
     made = converted(lake, tar)
     assert [row["article_id"] for row in rows(made.path)] == [101]
-    [remark] = made.remarks
-    assert "x.json, x.ndjson.exe" in remark
-    assert f"3 members, {2 * len(line):,} bytes" in remark
+    skipped = f"x.json, x.ndjson.exe, empty.txt (3 members, {2 * len(line):,} bytes)."
+    assert made.remarks == (f"Members that are not named *.ndjson were skipped: {skipped}",)
     assert b"x.ndjson.exe" in pq.read_metadata(made.path).metadata[b"conversion"]
 
 

@@ -24,7 +24,7 @@ from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from assets.layers import RunTag
 from pipelines import cli
 from pipelines.definitions import build_defs
-from pipelines.process import interrupts, processes
+from pipelines.process import dagster_internals, interrupts, processes
 from resources.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -157,16 +157,10 @@ def test_every_run_of_the_code_location_says_its_process_before_its_first_step(t
 
 #: Dagster's names of tags that are not called as ours are.
 TAGS = {
-    "BACKFILL": "BACKFILL_ID_TAG",
-    "FAILURE_REASON": "RUN_FAILURE_REASON_TAG",
-    "HIDDEN": "HIDDEN_TAG_PREFIX",
-    "PARTITION": "PARTITION_NAME_TAG",
-    "RANGE_END": "ASSET_PARTITION_RANGE_END_TAG",
-    "RANGE_START": "ASSET_PARTITION_RANGE_START_TAG",
-    "ROOT_RUN": "ROOT_RUN_ID_TAG",
-    "SCHEDULE": "SCHEDULE_NAME_TAG",
-    "SENSOR": "SENSOR_NAME_TAG",
-}
+    "BACKFILL": "BACKFILL_ID_TAG", "FAILURE_REASON": "RUN_FAILURE_REASON_TAG", "HIDDEN": "HIDDEN_TAG_PREFIX",
+    "PARTITION": "PARTITION_NAME_TAG", "ROOT_RUN": "ROOT_RUN_ID_TAG", "RANGE_END": "ASSET_PARTITION_RANGE_END_TAG",
+    "RANGE_START": "ASSET_PARTITION_RANGE_START_TAG", "SCHEDULE": "SCHEDULE_NAME_TAG", "SENSOR": "SENSOR_NAME_TAG",
+}  # fmt: skip
 
 
 def test_only_one_module_names_what_dagster_does_not_publish_and_that_is_still_there():
@@ -179,6 +173,19 @@ def test_only_one_module_names_what_dagster_does_not_publish_and_that_is_still_t
     from dagster_webserver import app
 
     assert callable(app.DagsterWebserver.build_middleware)
+
+
+def test_dagster_dev_gets_its_options_and_starts_the_guarded_server(monkeypatch):
+    from dagster import _cli  # half a second
+    from dagster._cli import dev
+
+    seen: list[list[str]] = []
+    monkeypatch.setattr(dagster_internals.supervisor, "end_with_supervisor", lambda: None)
+    monkeypatch.setattr(dev, "open_ipc_subprocess", seen.append)
+    monkeypatch.setattr(_cli, "main", lambda: dev.open_ipc_subprocess(["python", "-m", "dagster_webserver", *sys.argv]))
+    monkeypatch.setattr(sys, "argv", ["x", "--port", "7"])
+    dagster_internals.development()
+    assert seen == [["python", "-m", "pipelines.process.webserver", "dagster", "dev", "--port", "7"]]
 
 
 def test_an_instance_of_this_process_copies_no_output(tmp_path, monkeypatch):

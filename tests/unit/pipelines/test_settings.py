@@ -14,7 +14,7 @@ ACCOUNT = {"WME_USERNAME": "Ada", "WME_PASSWORD": "not-to-be-seen", "WME_PROJECT
 REFUSED = {
     ("WME_SANDBOX", "use 1 or 0"): ["maybe"],
     ("WME_PROJECTS", "database names"): ["en/wiki", "../etc"],
-    ("WME_NAMESPACES", "use namespace numbers"): ["zero"],
+    ("WME_NAMESPACES", "use namespace numbers"): ["zero", "0,-1"],
     ("WME_BODIES", "html,wikitext / none"): ["pdf", "none,html"],
     ("WME_MIN_FREE_GB", "number of gigabytes"): ["lots"],
     ("WME_MAX_RECORD_MB", "a whole number from 16 to 1024"): [
@@ -23,7 +23,12 @@ REFUSED = {
     ("WME_FIRST_HOUR", "2026-11-20T05"): ["yesterday"],
     ("WME_GRACE_HOURS", "number of hours"): ["-1"],
     ("WME_GRACE_HOURS", "from 0 to 1,000,000"): ["1e9"],
-    ("WME_REQUESTS_PER_SECOND", "requests per second"): ["0", "1e-300"],
+    ("WME_REQUESTS_PER_SECOND", "requests per second"): ["0", "1e-300", "1e7", "nan"],
+    ("WME_ENGINE", "dask://host:8786"): ["dask", "dask://host", "dask://:1", "tcp://host:1", "dask://host:1/x"],
+    ("WME_WORKERS", "from 1 to 64"): ["0", "65"],
+    ("WME_THREADS", "from 1 to 1,024"): ["0", "1025"],
+    ("WME_LOOKUPS_PER_DAY", "from 0 to 1,000,000"): ["-1", "1000001"],
+    ("WME_CHECK_PAGES", "from 0 to 1,000,000"): ["-1", "1000001"],
     ("WME_STORAGE_VERSION", "v1.5.0 or v2.0.0"): ["1.5"],
     ("WME_DATA", "would read files in other folders"): ["/srv/[old]/data", "what?"],
     ("WME_PUBLISH", "number of minutes"): ["seldom", "0", "nan"],
@@ -31,24 +36,23 @@ REFUSED = {
 }
 
 
+REMOTE = ("http://api.example.org", "http://10.0.0.7:8090", "http://localhost.example.org", "HTTP://127.1")
+
+
 def test_with_nothing_set_the_sandbox_is_used_and_without_an_account_the_service_if_projects_are_named():
     settings = read({})
     assert settings.sandbox
     assert settings.projects == ("enwiki", "frwiki", "simplewiki")
-    assert settings.namespaces == (0,)
-    assert settings.bodies == ("html", "wikitext")
+    assert (settings.namespaces, settings.bodies) == ((0,), ("html", "wikitext"))
     assert settings.data == PROJECT / "data" == Path(__file__).parents[3] / "data"
     assert settings.dagster_home == PROJECT / "data" / "dagster"
     settings = read({"WME_ANONYMOUS": "1", "WME_PROJECTS": "enwiki"})
-    assert settings.anonymous
-    assert not settings.sandbox
+    assert (settings.anonymous, settings.sandbox) == (True, False)
 
 
 def test_an_account_switches_the_sandbox_off_unless_it_is_forced_and_its_password_shows_nowhere():
     settings = read(ACCOUNT)
-    assert not settings.sandbox
-    assert settings.username == "ada"
-    assert settings.password is not None
+    assert (settings.sandbox, settings.username) == (False, "ada")
     assert settings.password.get_secret_value() == "not-to-be-seen"
     assert settings.base_url == "https://api.enterprise.wikimedia.com"
     assert "not-to-be-seen" not in f"{settings!r} {settings} {settings.model_dump()} {settings.model_dump_json()}"
@@ -60,8 +64,7 @@ def test_lists_are_split_and_times_to_publish_are_read():
     settings = read(
         ACCOUNT | {"WME_PROJECTS": " enwiki, frwiki ,enwiki,", "WME_NAMESPACES": "0,10", "WME_BODIES": "html"}
     )
-    assert settings.projects == ("enwiki", "frwiki")
-    assert settings.namespaces == (0, 10)
+    assert (settings.projects, settings.namespaces) == (("enwiki", "frwiki"), (0, 10))
     assert settings.bodies == ("html",)
     assert read(ACCOUNT | {"WME_BODIES": "none"}).bodies == ()
     assert read({}).publish_every == read({"WME_PUBLISH": "run"}).publish_every == timedelta(0)
@@ -100,12 +103,7 @@ def test_open_connections_stay_on_this_machine_unless_they_are_allowed(url):
         *(
             (ACCOUNT | {name: url}, "^The setting .* is an http:// address of another machine.* WME_ALLOW_HTTP=1")
             for name in ("WME_AUTH_URL", "WME_BASE_URL", "WME_REALTIME_URL")
-            for url in (
-                "http://api.example.org",
-                "http://10.0.0.7:8090",
-                "http://localhost.example.org",
-                "HTTP://127.1",
-            )
+            for url in REMOTE
         ),
         *(({name: text}, words) for (name, words), texts in REFUSED.items() for text in texts),
     ],

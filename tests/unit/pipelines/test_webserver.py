@@ -22,14 +22,9 @@ def ask(method="GET", target="/", *headers, kind="http", hosts=PUBLIC, **named):
     """The status and the text of the answer to a request; 200 and `reached`: the server itself was asked."""
     path, _, query = target.partition("?")
     pairs = [*headers, *((name.replace("_", "-"), value) for name, value in named.items())]
-    scope = {
-        "type": kind,
-        "path": path,
-        "raw_path": path.encode(),
-        "query_string": query.encode(),
-        "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in pairs],
-        "extensions": {"websocket.http.response": {}},
-    } | ({"method": method} if kind == "http" else {})
+    sent = [(name.lower().encode(), value.encode("latin-1")) for name, value in pairs]
+    scope = {"type": kind, "path": path, "raw_path": path.encode(), "query_string": query.encode(), "headers": sent}
+    scope |= {"method": method} if kind == "http" else {"extensions": {"websocket.http.response": {}}}
 
     async def server(_scope, _receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": [OWN_POLICY]})
@@ -162,17 +157,10 @@ OWN_PAGE, PROXY = {"origin": "http://127.0.0.1:3000"}, {"origin": "https://mirro
 
 
 def test_own_pages_programs_and_proxies_need_few_headers_and_none_twice():
+    charset = {"content_type": "application/json; charset=utf-8"}
     answered = [
         *(ask("GET", "/logs/x", **OWN, **FETCH, sec_fetch_site=site) for site in ("same-origin", "none")),
-        ask(
-            "POST",
-            "/graphql",
-            **OWN,
-            **FETCH,
-            **OWN_PAGE,
-            sec_fetch_site="none",
-            content_type="application/json; charset=utf-8",
-        ),
+        ask("POST", "/graphql", **OWN, **FETCH, **OWN_PAGE, **charset, sec_fetch_site="none"),
         ask(kind="websocket", target="/graphql", **OWN, **OWN_PAGE, sec_fetch_site="same-origin"),
         ask("GET", "/server_info", **OWN),
         ask("GET", "/server_info", host="127.0.0.1:3000", user_agent="Python-urllib/3.13", connection="close"),

@@ -92,8 +92,9 @@ def test_an_hour_counts_as_loaded_when_nothing_of_what_is_mirrored_is_open(tmp_p
 
 
 def test_a_step_is_a_line():
-    step = Step(3, Path("3.parquet"), NOW, 1_000, duplicate_count=2, other_count=30)
-    assert format_step(step, 1.25) == "1,000 events stored, 30 from other projects, 2 duplicates, 1.2 s behind."
+    step = Step(3, Path("3.parquet"), NOW, 1_000, duplicate_count=2, other_count=30, reject_count=1, reset_count=4)
+    counts = "30 from other projects, 2 duplicates, 1 record rejected, offsets reset 4 times"
+    assert format_step(step, 1.25) == f"1,000 events stored, {counts}, 1.2 s behind."
     assert format_step(Step(3, Path("3.parquet"), NOW, 1), None) == "1 event stored."
 
 

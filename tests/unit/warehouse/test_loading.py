@@ -28,11 +28,9 @@ def test_hour_is_loaded_once(lake, warehouse):
     file = lake.file(0, [lake.change(1, "A", 1), lake.change(2, "B", 2, "delete")])
     load = warehouse.load_hour(lake.hour(0), [file])
     assert (load.changed, load.loaded_file_count, load.row_count, load.duplicate_count) == (True, 1, 2, 0)
-    assert "1 file loaded (0 unchanged), 2 rows" in str(load)
     again = warehouse.load_hour(lake.hour(0), [file])
     assert (again.changed, again.loaded_file_count, again.unchanged_file_count) == (False, 0, 1)
     assert (again.row_count, again.held_row_count, again.held_duplicate_count) == (0, 2, 0)
-    assert "nothing to do" in str(again)
     assert count(warehouse) == 2
     assert loaded_digests(warehouse, lake.hour(0)) == {("enwiki", 0): file.digest}
 
@@ -49,12 +47,14 @@ def test_reload_loads_the_same_content_again_without_calling_it_redone(lake, war
 
 
 def test_redo_replaces_its_own_project_and_namespace_only(lake, warehouse):
-    first = [lake.file(0, [lake.change(1, "A", 1)]), lake.file(0, [lake.change(1, "T:A", 2)], namespace=10)]
+    first = [lake.file(0, [lake.change(1, "A", 1)])]
+    first.append(lake.file(0, [lake.change(1, "T:A", 2)] * 2, namespace=10, rejects=[b"x"]))
     warehouse.load_hour(lake.hour(0), [*first, lake.file(0, [lake.change(7, "A", 1)], "frwiki")])
     redone = lake.file(0, [lake.change(1, "B", 3), lake.change(2, "C", 4)])
     load = warehouse.load_hour(lake.hour(0), [redone, first[1]])
     assert (load.loaded_file_count, load.unchanged_file_count) == (1, 1)
-    assert (load.row_count, load.held_row_count) == (2, 4)
+    assert (load.row_count, load.duplicate_count, load.reject_count) == (2, 0, 0)
+    assert (load.held_row_count, load.held_duplicate_count) == (4, 1)
     assert ask(warehouse, "SELECT project_id, name FROM article_changes ORDER BY ALL") == [
         *(("enwiki", "B"), ("enwiki", "C"), ("enwiki", "T:A"), ("frwiki", "A"))
     ]
@@ -191,8 +191,6 @@ def test_file_outside_its_hours_folder_is_refused(lake, warehouse, tmp_path):
 
 def test_arguments_that_contradict_one_another(lake, warehouse):
     file = lake.file(0, [lake.change(1, "A", 1)])
-    with pytest.raises(LakeFileError, match="folder of its partition"):
-        warehouse.load_hour(lake.hour(1), [file])
     with pytest.raises(ValueError, match="two files"):
         warehouse.load_hour(lake.hour(0), [file, file])
     with pytest.raises(ValueError, match="not the start of an hour"):

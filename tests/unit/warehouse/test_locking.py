@@ -8,13 +8,11 @@ import subprocess
 import sys
 import threading
 
-import duckdb
 import filelock
 import pytest
 
 from resources import datasets
-from resources.warehouse import LakeFileError, Warehouse, WarehouseBusyError, WarehouseFullError
-from resources.warehouse.database.sql import transaction
+from resources.warehouse import LakeFileError, Warehouse, WarehouseBusyError
 
 
 @pytest.fixture
@@ -43,29 +41,6 @@ def test_two_writers_take_turns_and_the_second_says_that_it_waits(data, lake, ca
         for thread in threads:
             thread.join()
     assert warehouse.pending_hours() == [file.batch_hour for file in files]
-
-
-def test_connection_and_lock_are_given_back_after_a_failure(data, lake, warehouse):
-    with pytest.raises(ValueError, match="two files"):
-        warehouse.load_hour(lake.hour(0), [lake.file(0, [])] * 2, dataset=datasets.ARTICLE_CHANGES)
-    with duckdb.connect(warehouse.build_path) as connection:
-        assert connection.execute("SELECT count(*) FROM loads").fetchall() == [(0,)]
-    filelock.FileLock(data / "state" / "warehouse.lock").acquire(timeout=0).lock.release()
-
-
-def test_memory_that_runs_out_is_said_and_rolled_back(lake, warehouse):
-    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)])], dataset=datasets.ARTICLE_CHANGES)
-
-    def exhaust():
-        with warehouse._connector.build("count") as connection, transaction(connection):
-            connection.execute("DELETE FROM loads")
-            connection.execute("SET memory_limit = '1MB'")
-            connection.execute("SELECT list(range) FROM range(10_000_000)")
-
-    with pytest.raises(WarehouseFullError, match="Disk space or memory ran out, so this run could not count") as caught:
-        exhaust()
-    assert caught.value.ends_run
-    assert warehouse.pending_hours() == [lake.hour(0)]
 
 
 def test_a_worker_without_a_file_of_its_own_draws_no_bar(tmp_path):

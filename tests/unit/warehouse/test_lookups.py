@@ -5,6 +5,7 @@ from datetime import timedelta
 from resources.tables import HourState
 from resources.warehouse import HourStatus
 from tests.builds import ask
+from tests.unit.warehouse.conftest import START
 
 NOT_FOUND = [(100, (("A B", None), ("C", None))), (111, (("A_B", None), ("C", None)))]
 
@@ -83,6 +84,33 @@ def test_a_page_of_a_rejected_line_is_asked_for_again_after_ten_minutes(lake, wa
     assert warehouse.uncertain_pages(["enwiki"], [0], 0, clock()) == []
 
 
+def test_watched_titles_are_due_when_new_or_changed_and_those_not_found_once_a_day(lake, warehouse, clock):
+    pages = [("A B", 50), ("Same", 3), ("Behind", 5), ("Seen twice", 20)]
+    rows = [lake.change(number, name, minute, version_id=minute) for number, (name, minute) in enumerate(pages)]
+    warehouse.load_hour(lake.hour(0), [lake.file(0, rows), lake.file(0, [lake.change(9, "New one", 1)], namespace=14)])
+    warehouse.apply_changes()
+    # the service was behind the mirror or ahead of it
+    known = [("A_B", rows[0] | {"event_at": lake.hour(0), "version_id": 1}), ("Same", rows[1] | {"event_at": START})]
+    known += [
+        ("Behind", rows[2] | {"event_at": lake.hour(1), "version_id": 60}),
+        ("Seen twice", rows[3] | {"event_at": START, "version_id": 1}),
+    ]
+    # a day and a minute ago, and a minute less than a day
+    answers = {60: known, 61: [("Seen twice", rows[3])], 359: [("Gone long", None)], 361: [("Gone lately", None)]}
+    purposes = {61: "check"}
+    warehouse.load_lookups([lake.lookups(n, *one, purpose=purposes.get(n, "watch")) for n, one in answers.items()])
+    wanted = ["Unknown", "A_B", "Same", "Behind", "Seen twice", "New_one", "Gone long", "Gone lately"]
+    due = [("enwiki", 0, "Unknown"), ("enwiki", 0, "A_B"), ("enwiki", 14, "New_one"), ("enwiki", 0, "Gone long")]
+    assert warehouse.lookups_due([("enwiki", name) for name in wanted], clock()) == due
+    sample = warehouse.sampled_pages(["enwiki"], [0], 9)
+    assert {(one.name, one.known_until) for one in sample} == {(name, lake.hour(1)) for name, _ in pages}
+    assert len(warehouse.sampled_pages(["enwiki"], [0], 2)) == 2
+    check = START + timedelta(minutes=61, microseconds=7)
+    assert [warehouse.last_lookup_at(purpose) for purpose in ("check", "repair")] == [check, None]
+    for purpose, names_ in (("check", ["Seen twice"]), (None, ["Gone lately", "Gone long", "Seen twice"])):
+        assert sorted(one.asked_name for one in warehouse.lookups_since(check, purpose)) == names_
+
+
 def test_pages_are_looked_up_until_they_are_read_after_the_end_of_a_lost_hour(lake, warehouse, clock):
     pages = [lake.change(number, name, number) for number, name in enumerate(["Early", "In time", "Never"], 1)]
     warehouse.load_hour(lake.hour(0), [lake.file(0, pages)])
@@ -90,4 +118,12 @@ def test_pages_are_looked_up_until_they_are_read_after_the_end_of_a_lost_hour(la
     warehouse.apply_changes()
     at_its_end = 120 - 7 / 60e6  # minutes, to which `lookups` adds 7 microseconds
     warehouse.load_lookups([lake.lookups(119, ("Early", pages[0])), lake.lookups(at_its_end, ("In_time", pages[1]))])
+    # neither a page of the watch list is certain, nor one that was not found once
+    warehouse.load_lookups(
+        [lake.lookups(130, ("Never", pages[2]), purpose="watch"), lake.lookups(131, ("Early", None))]
+    )
+    warehouse.load_lookups([lake.lookups(140, ("In time", pages[1]))])
     assert [name for _, _, name in warehouse.uncertain_pages(["enwiki"], [0], 10, clock())] == ["Never", "Early"]
+    assert warehouse.sampled_pages(["enwiki"], [0], 9) == []
+    [state] = warehouse.project_states(published=False)
+    assert (state.uncertain_count, state.repaired_count) == (2, 2)

@@ -172,6 +172,7 @@ def test_how_far_the_stream_is_kept(mirror):
     assert lake.add([line_of(event(7, 42, "e", ahead)) + b"\n"], ahead) is not None
     mirror.publish()
     assert mirror.warehouse.sql("SELECT partition, lag_seconds FROM stream_state").rows == [(7, 0.0)]
+    assert mirror.warehouse.sql("SELECT event_count / events_per_second FROM stream_runs").rows == [(100.0,)]
 
 
 def test_unknown_fields_are_kept_counted_and_told(mirror):

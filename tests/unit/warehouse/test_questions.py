@@ -6,9 +6,11 @@ from datetime import timedelta
 import duckdb
 import pytest
 
+from resources.tables import HourState
 from resources.tables.views import MACROS, QUESTIONS
-from resources.warehouse import QueryError
+from resources.warehouse import HourStatus, QueryError
 from resources.warehouse.database.connect import answer
+from resources.warehouse.database.sql import statement
 from tests.builds import shown
 
 
@@ -200,13 +202,13 @@ def test_most_edited_newest_breaking_reverted_and_vandalized_pages_with_categori
         edit(4, editor_edit_count=1, version_comment=None, **cut),
         edit(5, editor_edit_count=1, editor_is_bot=True, **cut),
     ]
-    redirects = [{"name": one, "url": None} for one in ("NYC", "Big_Apple", "Taken")]
+    redirects = [{"name": one, "url": f"w {one}"} for one in ("NYC", "Big_Apple", "Taken")]
     described = lake.change(
         1,
         "New York",
         1,
         categories=[{"name": "Category:X", "url": "u"}, {"name": None, "url": None}],
-        templates=[{"name": "Template:T", "url": None}],
+        templates=[{"name": "Template:T", "url": "v"}],
         redirects=redirects,
     )
     first = {"edits": edits, "new": new, "odd": odd, "described": [described, lake.change(2, "Taken", 2)]}
@@ -218,8 +220,10 @@ def test_most_edited_newest_breaking_reverted_and_vandalized_pages_with_categori
     assert ask("SELECT name FROM likely_reverted") == [("P2",), ("P1",)]
     suspects = "SELECT name, sign_count, added_character_count FROM vandalism_candidates WHERE project_id = 'odd'"
     assert ask(suspects) == [("P4", 3, -990), ("P1", 2, None)]
-    assert ask("SELECT name, category_name, category_url FROM article_categories") == [("New York", "Category:X", "u")]
-    assert ask("SELECT article_id, template_name FROM article_templates") == [(1, "Template:T")]
+    page = ("described", 0, 1, "New York")
+    assert ask("FROM article_categories") == [(*page, "Category:X", "u")]
+    assert ask("FROM article_templates") == [(*page, "Template:T", "v")]
+    assert ask("FROM redirects")[0] == ("described", "NYC", "w NYC", 1, "New York")
     assert ask("SELECT title, name, is_redirect FROM titles WHERE project_id = 'described' ORDER BY ALL") == [
         ("Big Apple", "New York", True),
         ("NYC", "New York", True),
@@ -230,6 +234,35 @@ def test_most_edited_newest_breaking_reverted_and_vandalized_pages_with_categori
     for title, page in {"New_York": 1, "NYC": 1, "Big Apple": 1, "Taken": 2}.items():
         assert ask(find, parameters=[title]) == [(page,)]
     assert ask(find, parameters=["Nowhere"]) == []
+
+
+def test_each_sign_of_vandalism_counts_from_its_bound_on(lake, ask):
+    cut, few = {"previous_character_count": 500, "character_count": 249}, {"editor_edit_count": 9}
+    signs = [{"revertrisk_probability": 0.9}, {"damaging_prediction": True}, {"goodfaith_prediction": False}]
+    signs += [{"editor_is_anonymous": True}, few, cut, cut | few]
+    none = [{}, {"revertrisk_probability": 0.89}, {"goodfaith_prediction": True}, {"editor_edit_count": 10}]
+    none += [cut | {"character_count": 250}, {"previous_character_count": 499, "character_count": 1}]
+    none += [few | one for one in ({"is_minor_edit": True}, {"version_comment": "why"}, {"change_type": "delete"})]
+    # the missing comment is a sign by itself
+    rows = [lake.change(n, "A", n, **{"version_comment": "", **more}) for n, more in enumerate([*signs, *none])]
+    found = ask("SELECT article_id, sign_count FROM vandalism_candidates ORDER BY ALL", [rows])
+    assert found == [*((number, 2) for number in range(6)), (6, 3)]
+
+
+def test_the_page_about_the_mirror_asks_for_changes_gaps_and_edits(lake, warehouse, ask):
+    first, last = lake.change(1, "A", 1, url="a"), lake.change(1, "B", 61, url="b")
+    other, start, at = lake.change(2, "C", 2), lake.hour(0), last["event_at"]
+    hours = [{"zwiki": [first, first, last, other | {"change_type": "delete"}], "awiki": [other]}, {"zwiki": [last]}]
+    states = {"awiki": HourState.MISSING, "bwiki": HourState.PAST_RETENTION}
+    warehouse.record_statuses([HourStatus(lake.hour(1), project, 0, state) for project, state in states.items()])
+    found = ask(statement("read/page/changes"), hours, parameters=["2 hours", 1])
+    assert found == [(start, "zwiki", 4), (start, None, 1)]
+    cells = [("awiki", "missing", 1, 1, 1), ("bwiki", "past_retention", 1, 0, 0), ("zwiki", "loaded", 0, 2, 4)]
+    found = ask(statement("read/page/coverage"), parameters=["2 hours", 3])
+    assert found == [(project, 0, start, *more) for project, *more in cells]
+    for since, count in ((start, 2), (lake.hour(1), 1)):
+        found = ask(statement("read/page/edited"), parameters=[since, 1])
+        assert found == [("zwiki", "B", "b", count, 0, at)]
 
 
 def test_a_project_that_is_not_mirrored_is_an_error_whatever_is_asked(lake, publish, warehouse):

@@ -166,6 +166,8 @@ def test_links_to_a_page_are_also_those_to_its_redirects_and_of_its_own_project_
     for title in ("New York", "New_York", "NYC", "Big Apple"):
         assert mirror.ask(query, title) == expected
     assert mirror.ask(query, "London") == [("One", "London", False)]
+    link = ("enwiki", 0, 1, "One", "London", False, "section", [1, 1, 3], f"{WIKI}London", "x")
+    assert mirror.ask("FROM links_to('enwiki', 'London')") == [link]
     assert mirror.ask(query, "Çà & là?") == [("Four", "Çà & là?", False)]
     # a page that is not mirrored, or does not exist
     assert mirror.ask(query, "Nowhere") == [("Three", "Nowhere", False)]

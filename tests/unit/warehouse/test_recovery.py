@@ -5,12 +5,14 @@ import os
 import shutil
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import duckdb
 import pytest
 
 from resources import datasets
-from resources.warehouse import Warehouse, WarehouseBusyError, WarehouseDamagedError
+from resources.warehouse import Warehouse, WarehouseBusyError, WarehouseDamagedError, WarehouseFullError
+from resources.warehouse.database import recovery
 from tests.builds import NO_BAR, ask, close_all, lay
 from tests.unit.warehouse.conftest import Lake
 
@@ -106,7 +108,7 @@ def test_published_file_takes_its_place(published, lake, damage, caplog):
     assert ("build.duckdb.damaged.wal" in beside(published)) is (damage is garble)
     assert not published.is_published()
     assert published.unpublished_revision() is not None
-    if damage is cut:  # it is retained until the next publication
+    if damage in (cut, garble):  # it is retained until the next publication
         load(published, lake, 1, "B")
         published.note_complete()
         assert published.publish().changed
@@ -120,6 +122,8 @@ def test_new_file_takes_its_place_where_no_published_one_serves(published, lake,
     published.published_path.chmod(0o644)
     damage(published.published_path)
     garble(published.build_path)
+    if damage is os.unlink:  # as where the process was killed in between
+        published.build_path.rename(published.build_path.with_name("build.duckdb.damaged"))
     with caplog.at_level(logging.WARNING):
         assert not published.is_complete()
     assert "A new file takes its place" in caplog.text
@@ -128,6 +132,20 @@ def test_new_file_takes_its_place_where_no_published_one_serves(published, lake,
     if damage is garble:
         assert published.publish().changed
         assert published.sql(ROWS).rows == [("A",)]
+
+
+def test_the_copy_of_a_published_file_loses_its_code_and_waits_for_memory(published, monkeypatch):
+    published.published_path.chmod(0o644)
+    with duckdb.connect(published.published_path) as connection:
+        connection.execute("CREATE MACRO upper(a) AS 'x'")
+    garble(published.build_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(recovery, "remove_code", Mock(side_effect=duckdb.OutOfMemoryException("Nothing is left.")))
+        with pytest.raises(WarehouseFullError, match="Nothing is left"):
+            published.is_complete()
+    assert not published.is_complete()
+    assert names(published) == ["A"]
+    assert ask(published, "SELECT count(*) FROM duckdb_functions() WHERE NOT internal") == [(0,)]
 
 
 def test_rows_that_cannot_be_read_are_noticed_when_they_are_needed(published):
@@ -149,6 +167,7 @@ def test_rows_that_cannot_be_read_are_noticed_when_they_are_needed(published):
 
 def test_file_that_another_program_has_open_is_not_damaged(published):
     impatient = Warehouse(published.data, lock_timeout=0.2)
+    published.build_path.with_name("build.duckdb.spill").mkdir()  # of a killed process
     with subprocess.Popen(
         [sys.executable, "-c", NO_BAR + HOLDER, str(published.build_path)],
         stdin=subprocess.PIPE,
@@ -166,10 +185,11 @@ def test_file_that_another_program_has_open_is_not_damaged(published):
 
 
 def test_setting_that_duckdb_refuses_is_not_damage(published):
+    published.build_path.with_name("build.duckdb.open").touch()  # of a killed process, and for the next one
     with pytest.raises(WarehouseDamagedError, match=r"could not update articles.*Nothing was changed"):
         Warehouse(published.data, memory_limit="some").apply_changes()
     assert names(published) == ["A", "B"]
-    assert beside(published) == {"build.duckdb"}
+    assert beside(published) == {"build.duckdb", "build.duckdb.open"}
 
 
 def test_what_the_system_does_not_open_is_not_damaged(published):

@@ -24,7 +24,7 @@ from resources.lake_files import CompactedFile
 from resources.warehouse import LakeFileError, Warehouse, WarehouseBusyError
 from resources.warehouse.compaction.plan import SPANS, Unit, merges
 from resources.warehouse.database.connect import answer
-from tests.builds import shown
+from tests.builds import ask, shown
 from tests.unit.warehouse.conftest import compact, lake_files, rewritten
 
 PROJECTS = ("dewiki", "enwiki")
@@ -85,6 +85,9 @@ def test_a_day_becomes_one_file_with_the_same_rows_in_all_columns(mirror, again)
     [done] = compact(mirror, days=3)
     assert (done.read_files, done.written_files, done.given_up_count) == (8, 1, 0)
     assert content(mirror.warehouse) == before
+    noted = "SELECT span, first_hour, end_hour, row_count, compacted_at FROM compacted_files"
+    hours = (mirror.lake.hour(0), mirror.lake.hour(24))
+    assert ask(mirror.warehouse, noted) == [("day", *hours, done.row_count, mirror.warehouse._clock.now)]
     [bodies] = lake_files(mirror.warehouse)
     rows = bodies.replace(".bodies.", ".rows.")
     with duckdb.connect() as alone:
@@ -301,4 +304,16 @@ def test_files_of_the_greatest_size_are_left_alone():
     units = [Unit(str(day), "day", start + timedelta(days=day), 2, 1_900_000_000) for day in range(31)]
     assert merges(units, start + timedelta(days=90)) == []
     small = [Unit(str(day), "day", start + timedelta(days=day), 1, 90_000_000) for day in range(31)]
-    assert [(merge.span, merge.file_count) for merge in merges(small, start + timedelta(days=90))] == [("month", 31)]
+    small += [Unit(f"{day} later", "day", start + timedelta(days=31 + day), 1, 90_000_000) for day in range(30)]
+    found = [(merge.file_count, merge.label) for merge in merges(small, start + timedelta(days=90))]
+    assert found == [(30, "month from 2026-09-01 00:00 UTC"), (31, "month from 2026-08-01 00:00 UTC")]
+
+
+def test_a_window_is_compacted_when_it_has_ended_for_its_time():
+    moment = datetime(2026, 8, 11, 5, tzinfo=UTC)
+    units = [Unit(str(number), None, moment, 1, 9) for number in range(4)]
+    for span in SPANS:
+        due = span.end(span.start(moment)) + span.age
+        assert [one.span for one in merges(units, due)] == [span.name]
+        assert span.name not in [one.span for one in merges(units, due - timedelta(microseconds=1))]
+    assert SPANS[3].start(moment.replace(day=31)) == moment.replace(day=21, hour=0)

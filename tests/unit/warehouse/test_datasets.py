@@ -4,9 +4,8 @@ Their tables, loads, coverage and publication follow from the declaration.
 """
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
-import duckdb
 import pyarrow.parquet as pq
 import pytest
 
@@ -14,8 +13,8 @@ from resources import datasets
 from resources.datasets import Dataset, Family
 from resources.tables import Column, HourState, Table
 from resources.tables.declaration import BATCH_HOUR, INT, PROJECT_AND_NAMESPACE, SNAPSHOT_VERSION, TEXT
-from resources.warehouse import HourStatus, LakeFileError, Snapshot, Warehouse
-from tests.builds import lay, loaded_digests
+from resources.warehouse import HourStatus, LakeFileError, Snapshot
+from tests.builds import loaded_digests
 from tests.declared import also
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -71,6 +70,7 @@ def test_an_hour_is_replaced_with_ledger_rejects_and_coverage_and_the_articles_k
     exact = warehouse.project_states(published=False)
     assert warehouse.fill_coverage(["enwiki", "frwiki"], [0], lake.hour(4), dataset=EVENTS) == 3
     warehouse.publish()
+    assert warehouse.pending_hours() == []
     assert warehouse.project_states() == exact
     assert warehouse.sql("SELECT project_id, thing_id, label FROM events ORDER BY ALL").rows == [
         ("enwiki", 0, "c"),
@@ -149,29 +149,6 @@ def test_a_snapshot_replaces_the_version_before(lake, warehouse):
     assert warehouse.sql("SELECT label FROM cards").rows == [("f",)]
 
 
-def test_tables_are_made_in_a_file_that_exists_stay_without_the_declaration_and_are_described(lake, data, clock):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("resources.datasets._declared", [one for one in datasets.datasets() if one not in MORE])
-        warehouse = Warehouse(lay(data), clock=clock)
-        warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)])], dataset=datasets.ARTICLE_CHANGES)
-    colours = lake.of(COLOURS, "", "colours", [{"thing_id": 1, "label": "red"}])
-    assert warehouse.load_list(COLOURS, colours.path) == 1
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("resources.datasets._declared", [one for one in datasets.datasets() if one not in MORE])
-        warehouse.apply_changes()
-    warehouse.publish()
-    assert warehouse.sql("FROM colours").rows == [(1, "red")]
-    with duckdb.connect(warehouse.published_path, read_only=True) as connection:
-        told = (
-            "SELECT table_name, comment FROM duckdb_tables() WHERE table_name IN ('colours', 'events', 'cards') ORDER "
-            "BY ALL"
-        )
-        assert connection.execute(told).fetchall() == [(n, f"The {n}.") for n in ("cards", "colours", "events")]
-        told = "SELECT column_name, comment FROM duckdb_columns() WHERE table_name = 'colours'"
-        assert connection.execute(told).fetchall() == [("thing_id", "Number of the thing."), ("label", "Label.")]
-    assert timedelta(0) <= warehouse._clock() - warehouse.publication().published_at
-
-
 def test_an_entity_and_a_page_of_one_hour_and_place_hide_nothing_of_each_other(lake, warehouse):
     """Whichever comes first."""
     told = datasets.ENTITY_CHANGES
@@ -207,7 +184,8 @@ def test_a_page_that_was_looked_up_twice_has_one_body_and_an_hour_is_asked_witho
     files = [answers(1, "A B", "A_B"), answers(2, "A B")]
     warehouse.apply_changes()
     assert warehouse.load_lookups(files) == 3
-    assert "Articles: advanced by 2 files of lookups, 1 page written" in str(warehouse.apply_changes())
+    applied = warehouse.apply_changes()
+    assert (applied.file_count, applied.lookup_file_count, applied.written_count) == (0, 2, 1)
     warehouse.publish()
     assert sorted(warehouse.sql("SELECT article_id, html FROM article_bodies").rows) == [
         (1, "h1"),

@@ -203,6 +203,14 @@ def test_an_hour_that_is_compacted_before_articles_takes_it_in_holds_the_window(
     assert mirror.warehouse.movable_changes(mirror.lake.hour(6)).end_hour == mirror.lake.hour(1)
     mirror.warehouse.apply_changes()
     assert mirror.warehouse.movable_changes(mirror.lake.hour(6)).end_hour == mirror.lake.hour(2)
+    # by itself, a month leaves when its last hour can no longer change
+    for microseconds, is_settled in ((-1, False), (0, True)):
+        mirror.warehouse._clock.now = mirror.lake.hour(30 * 24 + 50) + timedelta(microseconds=microseconds)
+        assert (mirror.warehouse.movable_changes() is not None) is is_settled
+    with mirror.warehouse._connector.build("lose a row") as connection:
+        connection.execute("DELETE FROM article_changes WHERE rowid = (SELECT min(rowid) FROM article_changes)")
+    with pytest.raises(LakeFileError, match=r"until 2026-11-01 02:00 UTC, the warehouse has \d+ changes .* counts"):
+        mirror.warehouse.move_window()
 
 
 def test_without_its_file_an_hour_is_missed_loudly_and_comes_back_by_loading_it_again(

@@ -189,10 +189,10 @@ def test_values_of_a_line_are_bounded_by_a_number(lake, rows, few_values):
 def test_fields_are_counted_in_bounded_memory_however_many_there_are(lake, small_blocks, monkeypatch):
     monkeypatch.setattr(drift, "PATHS_MAX", 20)
     records = [lake.record(n, **{f"key{n:06}": n, f"other{n:06}": n}) for n in range(60)]
-    made = lake.convert(lake.record(1, **{"k" * 5000: "v" * 5000}), *reversed(records))
+    made = lake.convert(lake.record(1, **{"k" * 5000: "v" * 5000}), *reversed(records), *records)
     *named, others = made.drift
     assert [seen.path for seen in named][:3] == ["key000000", "key000001", "key000002"]
-    assert [(seen.count, seen.example) for seen in named] == [(1, str(n)) for n in range(20)]
-    assert (others.path, others.count) == (OTHERS, 2 * 60 + 1 - 20)
+    assert [(seen.count, seen.example) for seen in named] == [(2, str(n)) for n in range(20)]
+    assert (others.path, others.count) == (OTHERS, 2 * (2 * 60 - 20) + 1)
     made = lake.convert(lake.record(1, **{"k" * 5000: "v" * 5000}))
     assert [len(seen.path) for seen in made.drift] == [201]

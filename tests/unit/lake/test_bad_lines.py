@@ -10,7 +10,7 @@ from tests.unit.lake.conftest import put
 
 TEXT = b'{"name":"x","identifier":1}'
 BAD_LINES = {
-    "malformed": (b'{"name": "x"', "Not valid JSON: Expecting ',' delimiter"),
+    "malformed": (b'{"name": "x"', "Not valid JSON: Expecting ',' delimiter at character 12."),
     "list": (b"[1]", "A JSON object was expected, not a list."),
     "number": (b"17", "A JSON object was expected, not the number 17."),
     "text": (b'"x"', 'A JSON object was expected, not the text "x".'),

@@ -35,9 +35,12 @@ def test_counts_and_places(lake, rows, tmp_path):
     assert made.path == archive.lake_file(lake.layout, "article_changes", made.digest)
     assert made.rejects_path == archive.lake_file(lake.layout, "rejects", made.digest)
     assert {row["batch_hour"] for row in rows(made.path)} == {lake.hour}
-    archive = replace(archive, path=archive.path.rename(tmp_path / "moved.tar.gz"))
+    archive = lake.archive(lake.lines(lake.record(1, namespace={"identifier": 14}), b"bad"))
+    archive = replace(archive, path=archive.path.rename(tmp_path / "moved.tar.gz"), namespace_id=14)
     made = convert(archive, lake.elsewhere("other").layout)
-    assert {row["archive"] for row in rows(made.rejects_path)} == {"moved.tar.gz"}
+    assert (made.version, made.project_id, made.namespace_id) == (archive.version, "enwiki", 14)
+    places = {(row["archive"], row["batch_hour"], row["namespace_id"]) for row in rows(made.rejects_path)}
+    assert places == {("moved.tar.gz", lake.hour, 14)}
 
 
 def test_converted_once(lake):
@@ -140,7 +143,7 @@ def test_what_cannot_be_is_said_before_anything_is_read(lake, options, words):
 
 
 def test_columns_are_encoded_as_they_are_declared(lake):
-    made = lake.convert(*changes(lake, 20), b"bad")
+    made = lake.convert(*changes(lake, 300), b"bad")
     # statistics of texts that may be equal in millions of rejects would take longer than all else
     repeated = {REJECTED_LINES[name] for name in ("project_id", "archive", "member", "reason", "raw")}
     for path, table, left_out in ((made.path, ARTICLE_CHANGES, set()), (made.rejects_path, REJECTED_LINES, repeated)):
@@ -155,6 +158,8 @@ def test_columns_are_encoded_as_they_are_declared(lake):
             assert ("RLE_DICTIONARY" in leaf.encodings) is not is_plain
             assert ("DELTA_BINARY_PACKED" in leaf.encodings) is column.rising
             assert (leaf.bloom_filter_offset is not None) is column.lookup
+            assert (leaf.bloom_filter_length or 0) >= metadata.num_rows * column.lookup  # otherwise it excludes nothing
+            assert leaf.compression == "ZSTD" or not column.body
 
 
 @pytest.mark.usefixtures("small_blocks")

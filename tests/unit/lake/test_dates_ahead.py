@@ -64,6 +64,7 @@ def test_of_every_dataset_what_is_more_than_a_day_later_is_rejected(lake, rows):
     lines = [json.dumps(one).encode() for pair in zip(good, [*late, good[0]], strict=True) for one in pair][:-1]
     for archive in archives(lake, lake.lines(*lines)):
         made = convert(archive, lake.layout)
+        assert (made.batch_hour, made.source_at) == (archive.batch_hour, archive.source_at)
         # wherever the title is
         assert sorted((row.get("name") or row.get("entity_id"))[5:] for row in rows(made.path)) == [
             *("1", "2", "3", "4", "5", "6")

@@ -49,8 +49,6 @@ def test_the_store_is_readable_by_its_owner_only_holds_no_password_and_is_of_one
     assert {stat.S_IMODE(p.stat().st_mode) for p in path.parent.iterdir()} == {0o600}
     assert PASSWORD not in path.read_text()
     assert "SECRET" not in repr(client.account._store.read())
-    reader = make_client()
-    assert reader.redactor.clean(reader.account.access_token()) == "[hidden]"
     # a store that others could read is closed with the next write
     path.chmod(0o644)
     client.account.refresh()
@@ -61,7 +59,8 @@ def test_the_store_is_readable_by_its_owner_only_holds_no_password_and_is_of_one
     assert client.account.status().logged_in
 
 
-def test_the_token_is_refreshed_with_margin_and_not_before(client, fake, clock):
+def test_the_token_is_refreshed_with_margin_and_not_before(make_client, client, fake, clock, caplog):
+    caplog.set_level("INFO")
     client.lists.reference("codes")
     clock.advance(hours=23, minutes=49)
     client.lists.reference("codes")
@@ -72,6 +71,7 @@ def test_the_token_is_refreshed_with_margin_and_not_before(client, fake, clock):
     assert (logins(fake), refreshes(fake)) == (1, 1)
     status = client.account.status()
     assert (status.refreshes_used, status.refreshes_left) == (1, 89)
+    assert caplog.messages == ["Logged in as mirror.", "Refreshed the token of mirror (use 1 of 90)."]
     assert status.refresh_obtained_at == HOUR + dt.timedelta(hours=1, minutes=10)  # a refresh does not renew it
     assert status.sentence(clock.now) == (
         "Logged in as mirror. The access token lasts until 2026-11-03 06:01 UTC, the refresh token, 0 days old, until "
@@ -80,7 +80,9 @@ def test_the_token_is_refreshed_with_margin_and_not_before(client, fake, clock):
     # an answer without a life counts as a day
     fake.script("/v1/login", json_reply({"access_token": "abcdefgh", "refresh_token": "ijklmnop"}))
     assert client.account.login().access_expires_at == clock.now + dt.timedelta(days=1)
-    assert client.redactor.clean("abcdefgh or ijklmnop") == "[hidden] or [hidden]"
+    reader = make_client()
+    assert reader.account.status().logged_in
+    assert [one.redactor.clean("abcdefgh or ijklmnop") for one in (client, reader)] == ["[hidden] or [hidden]"] * 2
     # tokens of a short life have a short margin
     fake.expires_in = 60
     client.account.login()

@@ -91,6 +91,8 @@ def test_an_archived_list_is_read_as_it_was_landed(client, fake, hour, tmp_path)
     assert files.md5_of(target) == sidecar.version
     found = read_listing(target)
     assert found == listing
+    target.write_bytes(b" " + listing.raw)  # a version of which the sidecar says nothing
+    assert read_listing(target).url_path == ""
     (tmp_path / "batches.json.json").unlink()
     alone = read_listing(target)
     assert (alone.records, alone.url_path, alone.odd) == (listing.records, "", listing.odd)

@@ -121,7 +121,7 @@ def test_odd_entries_snapshots_and_chunks_are_left_out_and_nothing_else_has_anot
     listing = client.snapshots.listing()
     assert [one.identifier for one in listing] == ["frwiki_namespace_0"]
     assert listing.left_out([("enwiki", 0), ("frwiki", 0)]).keys() == {("enwiki", 0)}
-    fake.chunks["enwiki_namespace_0_chunk_1"]["version"] = "no MD5"
+    fake.chunks["enwiki_namespace_0_chunk_1"]["is_part_of"] = {"identifier": "frwiki"}
     assert [one.identifier for one in client.snapshots.chunks("enwiki_namespace_0")] == ["enwiki_namespace_0_chunk_0"]
 
 

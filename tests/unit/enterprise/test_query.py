@@ -11,6 +11,7 @@ from resources.enterprise.query import Kind
 from tests.unit.enterprise.loopback import error_reply, json_reply
 
 RECORDS = json_reply([{"identifier": "enwiki"}])
+ARRAYS = "protection additional_entities categories templates redirects license infoboxes sections references tables"
 
 
 @pytest.fixture
@@ -116,7 +117,7 @@ def test_forms_that_the_service_would_not_understand_are_refused(given, spelling
         (Kind.RECORD, {"limit": 1}, "Remove the limit"),
         (Kind.ARTICLES, {"limit": 11}, "from 1 to 10"),
         (Kind.ARTICLES, {"limit": 0}, "from 1 to 10"),
-        (Kind.ARTICLES, {"fields": ("categories.name",)}, "Use 'categories.#.name'"),
+        *((Kind.ARTICLES, {"fields": (f"{name}.x",)}, f"Use '{name}.#.x'") for name in ARRAYS.split()),
         (Kind.ARTICLES, {"fields": ("image.contentUrl",)}, "Use 'image.content_url'"),
         (Kind.ARTICLES, {"filters": {"version.scores.revertrisk.probability.truthy": 0.5}}, "probability.true'"),
         (Kind.STRUCTURED, {"fields": ("infobox",)}, "Use 'infoboxes'"),
@@ -204,7 +205,7 @@ def test_what_is_no_title_costs_nothing(client, fake, name):
 @pytest.mark.parametrize(
     ("kind", "identifier"),
     [
-        ("items", "P31"), ("items", "Q\u0664"), ("properties", "Q1"), ("labels", "42"), ("items", "Q0"),
+        ("items", "P31"), ("items", "Q4\u0664"), ("properties", "Q1"), ("labels", "42"), ("items", "Q0"),
         ("items", "Q" + "9" * 11), ("lexemes", "L1"),
     ],
 )  # fmt: skip

@@ -310,10 +310,10 @@ class TestAnswersAndRefusals:
         assert (fake.api.seen("/v1/*"), stream.now) == ([], clock() - timedelta(hours=1))
         assert stream.positions.body((0,))["since_per_partition"]["0"] == "2026-11-01T05:10:00.000Z"
         one, two = stream.connections
+        one.failure, two.failure = ServiceUnavailable("One.", status=503), ServiceUnavailable("Two.", status=500)
         one.opened, one.records.left_out, two.records.left_out, two.failing_since = 3, 1, 2, two.heard_at - 9999
         assert (stream.reconnect_count, stream.too_long_count, stream.take(0)) == (2, 3, [])
         one.failing_since = one.heard_at - 500
-        one.failure, two.failure = ServiceUnavailable("One.", status=503), ServiceUnavailable("Two.", status=500)
         assert stream.take(0) == []
         one.failing_since -= 600
         with pytest.raises(ServiceUnavailable, match=r"for 1,000 s\. Last error: One\.") as raised:

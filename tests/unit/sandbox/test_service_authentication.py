@@ -177,12 +177,9 @@ class TestForgottenPassword:
                 "CodeMismatchException: Invalid verification code provided, please try again.",
             )
         for password, reason in (
-            ("Ab1-", "not long enough"),
-            ("lower-case-1", "uppercase"),
-            ("UPPER-CASE-1", "lowercase"),
-            ("No-digits-here", "numeric"),
-            ("NoSymbols1", "symbol"),
-        ):
+            ("Ab1-", "not long enough"), ("lower-case-1", "uppercase"), ("UPPER-CASE-1", "lowercase"),
+            ("No-digits-here", "numeric"), ("NoSymbols1", "symbol"),
+        ):  # fmt: skip
             status, message = refusal(self.confirm(client, code, password))
             assert status == 401
             assert message.startswith("InvalidPasswordException: Password did not conform with policy: ")
@@ -257,16 +254,14 @@ class TestBearer:
         (header, _, signature), key = client.token.split("."), client.sandbox.mint._private
         claims = jwt.decode(client.token, options=OPEN)
         for wrong, cause in (
-            ("", "Unauthorized"),
-            ("a.b", "token contains an invalid number of segments"),
-            ("~.b.c", "illegal base64 data at input byte 0"),
-            ("W10.b.c", "illegal base64 data at input byte 0"),
+            ("", "Unauthorized"), ("a.b", "token contains an invalid number of segments"),
+            ("~.b.c", "illegal base64 data at input byte 0"), ("W10.b.c", "illegal base64 data at input byte 0"),
             (jwt.encode(claims, "x" * 32, "HS256"), "unexpected signing method: HS256"),
             (jwt.encode(claims, key, "RS256"), "kid header not found"),
             (jwt.encode(claims, key, "RS256", {"kid": "other"}), "key not found"),
             (f"{header}.e30.{signature}", "crypto/rsa: verification error"),
             (client.login()["id_token"], "incorrect client id"),
-        ):
+        ):  # fmt: skip
             client.token = wrong
             assert refusal(client.call("/v2/codes")) == (401, cause)
 
@@ -291,15 +286,9 @@ def test_an_account_tells_groups_counters_and_permissions(client):
     told = client.call("/v1/get-user", "POST").json()
     apis = told.pop("apis")
     assert told == {
-        "groups": ["group_1"],
-        "ondemand_requests_count": 0,
-        "ondemand_limit": 50_000,
-        "snapshot_requests_count": 30,
-        "snapshot_limit": 30,
-        "chunk_requests_count": 0,
-        "chunk_limit": 1_500,
-        "username": "free",
-    }
+        "groups": ["group_1"], "ondemand_requests_count": 0, "ondemand_limit": 50_000, "snapshot_requests_count": 30,
+        "snapshot_limit": 30, "chunk_requests_count": 0, "chunk_limit": 1_500, "username": "free",
+    }  # fmt: skip
     assert {"path": "/v2/projects", "method": "POST"} in apis
     assert not any("batches" in api["path"] for api in apis)
     client.sandbox.accounts.set_groups("free", ["group_3"])

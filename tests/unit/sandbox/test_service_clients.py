@@ -96,13 +96,9 @@ def test_answers_are_as_described(api, real, path, method, times):
     asked = 0
 
     @settings(
-        max_examples=times * len(kinds),
-        deadline=None,
-        derandomize=True,
-        database=None,
-        phases=[Phase.generate],
+        max_examples=times * len(kinds), deadline=None, derandomize=True, database=None, phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
-    )
+    )  # fmt: skip
     @given(case=st.one_of(kinds))
     def ask(case):
         nonlocal asked
@@ -111,13 +107,8 @@ def test_answers_are_as_described(api, real, path, method, times):
         # a path of its own, with other answers
         assume("wikidata" not in (case.path_parameters or {}).values())
         asked += 1
-        case.call_and_validate(
-            real.sandbox.url,
-            real.session,
-            headers={"Authorization": f"Bearer {real.token}"},
-            allow_redirects=False,
-            excluded_checks=left_out,
-        )
+        how = {"headers": {"Authorization": f"Bearer {real.token}"}, "allow_redirects": False}
+        case.call_and_validate(real.sandbox.url, real.session, excluded_checks=left_out, **how)
 
     ask()
     assert asked or not operation.get_request_payload_content_types() + list(operation.iter_parameters())

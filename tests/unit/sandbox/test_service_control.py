@@ -1,12 +1,15 @@
 """The controls under `/sandbox/`, options of accounts that do the same, the log of requests, and the rate limit."""
 
+import asyncio
 import json
 import os
+import time
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
 
+from resources.sandbox import server
 from resources.sandbox.__main__ import provide
 from resources.sandbox.accounts import database
 from resources.sandbox.accounts.database import RateLimit
@@ -22,13 +25,10 @@ def set_clock(client, **how):
 
 def test_identity(client):
     assert client.call("/sandbox/identity").json() == {
-        "identity": client.sandbox.settings.identity,
-        "pid": os.getpid(),
-        "url": client.sandbox.url,
-        "object_url": client.sandbox.object_url,
-        "realtime_url": client.sandbox.realtime_url,
+        "identity": client.sandbox.settings.identity, "pid": os.getpid(), "url": client.sandbox.url,
+        "object_url": client.sandbox.object_url, "realtime_url": client.sandbox.realtime_url,
         "now": "2025-03-09T07:30:00+00:00",
-    }
+    }  # fmt: skip
 
 
 def test_the_two_hours_that_are_told_are_listed_and_those_beside_them_are_not(client):
@@ -165,25 +165,14 @@ def test_addresses_are_admitted(client):
 @pytest.mark.parametrize(
     ("path", "content", "message"),
     [
-        ("clock", '{"set": "9999-12-31T23:59:59Z"}', ""),
-        ("clock", '{"set": "0001-01-01T00:00:00Z"}', ""),
-        ("clock", '{"set": "soon"}', ""),
-        ("clock", '{"set": "2025-04-01T00:00:00"}', ""),
-        ("clock", "[1]", ""),
-        ("clock", '{"advance_seconds": "x"}', ""),
-        ("clock", '{"advance_seconds": 1e30}', ""),
-        ("clock", '{"advance_seconds": 1e10}', ""),
-        ("clock", '{"advance_seconds": NaN}', ""),
-        ("limits", "{}", ""),
-        ("limits", '{"per_second": "x"}', ""),
-        ("limits", '{"per_second": 1, "burst": []}', ""),
-        ("faults", '{"kind": "delay", "seconds": "x"}', ""),
-        ("faults", '{"kind": "cut", "after": true}', ""),
-        ("faults", '{"kind": "status", "status": 299}', ""),
-        ("faults", '{"kind": "html", "path": 3}', ""),
-        ("accounts", "[" * 100_000, ""),
-        ("faults", '{"a":' * 100_000, ""),
-        ("faults", "9" * 5_000, ""),
+        ("clock", '{"set": "9999-12-31T23:59:59Z"}', ""), ("clock", '{"set": "0001-01-01T00:00:00Z"}', ""),
+        ("clock", '{"set": "soon"}', ""), ("clock", '{"set": "2025-04-01T00:00:00"}', ""), ("clock", "[1]", ""),
+        ("clock", '{"advance_seconds": "x"}', ""), ("clock", '{"advance_seconds": 1e30}', ""),
+        ("clock", '{"advance_seconds": 1e10}', ""), ("clock", '{"advance_seconds": NaN}', ""), ("limits", "{}", ""),
+        ("limits", '{"per_second": "x"}', ""), ("limits", '{"per_second": 1, "burst": []}', ""),
+        ("faults", '{"kind": "delay", "seconds": "x"}', ""), ("faults", '{"kind": "cut", "after": true}', ""),
+        ("faults", '{"kind": "status", "status": 299}', ""), ("faults", '{"kind": "html", "path": 3}', ""),
+        ("accounts", "[" * 100_000, ""), ("faults", '{"a":' * 100_000, ""), ("faults", "9" * 5_000, ""),
         ("tokens", "\xff", ""),
         ("accounts", {}, "`username`: Field required"),
         ("accounts", {"username": "x", "group": "group_1"}, "`group`: Extra inputs are not permitted"),
@@ -204,7 +193,7 @@ def test_addresses_are_admitted(client):
         ("admissions", {}, "`network`: Field required"),
     ],
     ids=lambda value: str(value)[:40],
-)
+)  # fmt: skip
 def test_what_cannot_be_read_is_a_422_and_changes_nothing(client, path, content, message):
     text = content if isinstance(content, str) else json.dumps(content)
     answer = client.call(f"/sandbox/{path}", "POST", data=text.encode("latin-1"))
@@ -230,6 +219,15 @@ def test_stop_is_asked_for_and_nobody_joins_any_more(tmp_path, signing_key):
         assert client.call("/sandbox/stop", "POST").status_code == 204
         assert client.sandbox.stopped.is_set()
         assert client.call("/sandbox/identity").status_code == 503
+
+
+def test_a_start_whose_thread_fails_is_refused_at_once(tmp_path, signing_key, monkeypatch):
+    polls = iter(range(5_000))
+    clock = SimpleNamespace(monotonic=lambda: 0, sleep=lambda seconds: (next(polls), time.sleep(seconds)))
+    monkeypatch.setattr(server, "time", clock)
+    monkeypatch.setattr(server.Sandbox, "_serve", lambda _: asyncio.sleep(0))
+    with pytest.raises(RuntimeError, match="did not start"), small_sandbox(tmp_path, signing_key):
+        pass
 
 
 def test_the_log_has_a_bound_and_no_query(client, monkeypatch):

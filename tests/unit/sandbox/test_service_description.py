@@ -149,16 +149,12 @@ class TestServed:
         client.token = ""
         texts, json_type, yaml_type = defaultdict(set), "application/json", "application/yaml"
         for path, accept, form in (
-            ("/spec", None, json_type),
-            ("/spec", "*/*", json_type),
-            ("/spec", "text/html, application/json;q=0.9, text/yaml", json_type),
-            ("/spec", yaml_type, yaml_type),
-            ("/spec", "text/yaml, application/json", yaml_type),
-            ("/spec/", "application/vnd.oai.openapi", yaml_type),
-            ("/spec.json", yaml_type, json_type),
-            ("/spec.yaml", json_type, yaml_type),
+            ("/spec", None, json_type), ("/spec", "*/*", json_type),
+            ("/spec", "text/html, application/json;q=0.9, text/yaml", json_type), ("/spec", yaml_type, yaml_type),
+            ("/spec", "text/yaml, application/json", yaml_type), ("/spec/", "application/vnd.oai.openapi", yaml_type),
+            ("/spec.json", yaml_type, json_type), ("/spec.yaml", json_type, yaml_type),
             ("/spec/spec.yaml", None, yaml_type),
-        ):
+        ):  # fmt: skip
             answer = client.call(path, headers={"Accept": accept})
             assert (path, answer.status_code) == (path, 200)
             assert (answer.headers["Content-Type"], answer.headers["Vary"]) == (f"{form}; charset=utf-8", "Accept")

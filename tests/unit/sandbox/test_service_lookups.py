@@ -78,19 +78,14 @@ def test_limits(client):
 @pytest.mark.parametrize(
     ("field", "value", "wanted"),
     [
-        ("is_part_of.identifier", "frwiki", {"frwiki"}),
-        ("in_language.identifier", "en", {"enwiki"}),
-        ("namespace.identifier", 0, {"enwiki", "frwiki"}),
-        ("namespace.identifier", "0", 404),
-        ("namespace.identifier", False, 404),
-        ("version.identifier", 1_234_567.0, {"enwiki", "frwiki"}),
-        ("version.is_minor_edit", None, {"enwiki", "frwiki"}),
-        ("version.is_minor_edit", False, 404),
-        ("categories.0.name", "Category:A", {"enwiki", "frwiki"}),
-        ("categories.name", None, {"enwiki", "frwiki"}),
+        ("is_part_of.identifier", "frwiki", {"frwiki"}), ("in_language.identifier", "en", {"enwiki"}),
+        ("namespace.identifier", 0, {"enwiki", "frwiki"}), ("namespace.identifier", "0", 404),
+        ("namespace.identifier", False, 404), ("version.identifier", 1_234_567.0, {"enwiki", "frwiki"}),
+        ("version.is_minor_edit", None, {"enwiki", "frwiki"}), ("version.is_minor_edit", False, 404),
+        ("categories.0.name", "Category:A", {"enwiki", "frwiki"}), ("categories.name", None, {"enwiki", "frwiki"}),
         ("categories", ["Category:A"], 500),
     ],
-)
+)  # fmt: skip
 def test_filters_compare_values_with_their_types(client, field, value, wanted):
     condition = {"field": field, "value": value}
     by_post = client.call(PATH, "POST", json={"filters": [condition]})

@@ -6,7 +6,7 @@ from urllib.parse import quote
 import pytest
 
 from resources.sandbox.api.answers import encode
-from resources.sandbox.api.parameters import Filter, Parameters, pick, select, validate
+from resources.sandbox.api.parameters import Filter, Parameters, pick, select
 
 
 @pytest.mark.parametrize("kind", ["codes", "languages", "projects", "namespaces"])
@@ -109,11 +109,8 @@ class TestGet:
 
 class TestPost:
     def test_json_and_forms(self, client):
-        body = {
-            "fields": ["identifier"],
-            "filters": [{"field": "url", "value": "https://fr.wikipedia.org"}],
-            "limit": 1,
-        }
+        french = {"field": "url", "value": "https://fr.wikipedia.org"}
+        body = {"fields": ["identifier"] + ["x" * 255] * 254, "filters": [french] * 255, "limit": 100}
         assert client.call("/v2/projects", "POST", json=body).json() == [{"identifier": "frwiki"}]
         # the query is not read beside it; without a body, or with null in it, nothing in particular is asked for
         assert len(client.call("/v2/codes?fields=name", "POST", json={}).json()[0]) == 3
@@ -134,9 +131,8 @@ class TestPost:
             ("x", b"--x\r\n" * 9_000),
         ):  # fmt: skip
             headers = {"Content-Type": f"multipart/form-data; boundary={boundary}".encode("latin-1")}
-            assert (
-                client.call("/v2/projects", "POST", data=odd, headers=headers).json() == client.sandbox.world.projects()
-            )
+            answer = client.call("/v2/projects", "POST", data=odd, headers=headers)
+            assert answer.json() == client.sandbox.world.projects()
             assert client.call("/v1/token-refresh", "POST", data=odd, headers=headers).status_code == 422
 
     @pytest.mark.parametrize(
@@ -181,21 +177,14 @@ def test_a_defect_of_the_sandbox_is_a_500_and_in_the_log(client, monkeypatch, ca
 
 
 RECORD = {
-    "identifier": "enwiki_namespace_0",
-    "date_modified": "2025-03-09T06:04:07Z",
-    "is_part_of": {"identifier": "enwiki", "url": "u"},
-    "namespace": {"identifier": 0},
-    "size": {"value": 12.5, "unit_text": "MB"},
-    "chunks": ["a", "b"],
-    "parts": [{"name": "x", "url": "y"}, {"name": "z"}],
-    "flag": True,
-}
+    "identifier": "enwiki_namespace_0", "date_modified": "2025-03-09T06:04:07Z",
+    "is_part_of": {"identifier": "enwiki", "url": "u"}, "namespace": {"identifier": 0},
+    "size": {"value": 12.5, "unit_text": "MB"}, "chunks": ["a", "b"],
+    "parts": [{"name": "x", "url": "y"}, {"name": "z"}], "flag": True,
+}  # fmt: skip
 SMALL = RECORD | {
-    "identifier": "enwiki_namespace_6",
-    "namespace": {"identifier": 6},
-    "size": {"value": 1.0},
-    "flag": False,
-}
+    "identifier": "enwiki_namespace_6", "namespace": {"identifier": 6}, "size": {"value": 1.0}, "flag": False,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -213,10 +202,6 @@ SMALL = RECORD | {
 def test_fields(fields, documented):
     assert pick(RECORD, fields) == documented
     assert list(pick(RECORD, ("size", "identifier"))) == ["identifier", "size"]
-
-
-def test_as_much_as_is_allowed_is_accepted():
-    validate(Parameters(("x" * 255,) * 255, (Filter("a", 1),) * 255, 100))
 
 
 @pytest.mark.parametrize(

@@ -18,19 +18,10 @@ import pytest
 import requests
 from filelock import FileLock
 
-from resources.sandbox import (
-    Endpoint,
-    SandboxConflictError,
-    SandboxStartError,
-    Settings,
-    attach,
-    preparation,
-    process,
-    running,
-)
+from resources.sandbox import Endpoint, Settings, attach, preparation, process, running
 from resources.sandbox.__main__ import main
 from resources.sandbox.options import command_line
-from resources.sandbox.process import find
+from resources.sandbox.process import SandboxConflictError, SandboxStartError, find
 from resources.sandbox.store.archived_world import ArchivedWorld
 from tests.unit.sandbox.conftest import BOUND_SECONDS, NOW, Client, logged_in, prepared_state, wait_until
 
@@ -90,7 +81,7 @@ def test_attach_starts_joins_and_replaces(state):
     assert first.password not in repr(first)
     assert attach(small(state)) == first
 
-    with pytest.raises(SandboxConflictError, match="not as sandbox-2-"):
+    with pytest.raises(SandboxConflictError, match=f"as {first.identity}, not as sandbox-2-"):
         attach(small(state, seed=2))
 
     os.kill(first.pid, signal.SIGKILL)
@@ -103,7 +94,8 @@ def test_attach_starts_joins_and_replaces(state):
     wait_until(lambda: not is_alive(second.pid))
     assert find(state) is None
     log = (state / "sandbox.log").read_text()
-    assert f"curl -s {second.url}/v2/projects" in log
+    assert all(f"curl -s {one.url}/v2/projects" in log for one in (first, second))
+    assert (state / "sandbox.log").stat().st_mode & 0o077 == 0
     assert second.password not in log
     assert "The sandbox is stopping because it received no requests for 2 seconds." in log
 
@@ -136,7 +128,8 @@ def test_a_sandbox_ends_soon_after_its_owner_and_holds_nothing_of_who_started_it
 
 def test_a_sandbox_that_cannot_start_shows_its_log(state):
     (state / "signing-key.pem").write_text("no key")
-    with pytest.raises(SandboxStartError, match=r"did not start\. The last lines of"):
+    (state / "sandbox.log").write_text("x" * 3_000)
+    with pytest.raises(SandboxStartError, match=r"did not start\. The last lines of \S+sandbox\.log are: x+[^x].*\S"):
         attach(small(state))
 
 
@@ -145,6 +138,8 @@ def test_a_sandbox_in_this_process_is_joined_and_guards_its_folder(state):
     with running(settings) as sandbox:
         endpoint = attach(settings)
         assert (endpoint.url, endpoint.pid) == (sandbox.url, os.getpid())
+        records = [find(state), *(find(state)._replace(**other) for other in ({"pid": 1}, {"identity": "x"}))]
+        assert [process._is_answering(record) for record in records] == [True, False, False]
         with pytest.raises(SandboxConflictError, match=f"already serving .* at {sandbox.url}"), running(settings):
             pass
     assert find(state) is None
@@ -197,6 +192,7 @@ def test_a_sandbox_that_prepares_is_waited_for_and_joined_and_named_if_it_does_n
         assert not attached.done()
         goes_on.set()
         assert attached.result(BOUND_SECONDS).pid == os.getpid()
+        assert sum(message.startswith("Waiting for ") for message in caplog.messages) == 1
     assert not (state / "sandbox.log").exists()  # no other was started
 
 
@@ -213,10 +209,17 @@ def test_serve_in_this_process_until_it_is_told_to_stop(state, capsys):
     stopper.join()
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
     assert "/v2/batches/" in capsys.readouterr().out
-    assert main(command_line(small(state, idle=0.05))) == 0
-    assert capsys.readouterr().out.endswith(
-        "The sandbox is stopping because it received no requests for 0.05 seconds.\n"
-    )
+    assert main(command_line(small(state, idle=0.05, now=NOW))) == 0
+    told = capsys.readouterr().out
+    assert told.endswith("The sandbox is stopping because it received no requests for 0.05 seconds.\n")
+    assert len(set(re.findall(r"http://\w+[\w.]*:\d+", told))) == 3
+    for part in (
+        "t sandbox is in {}/account.json.",
+        "to {}/outbox.",
+        "-d @{}/account.json \\",
+        "s/2025-03-09/06/enwiki",
+    ):
+        assert part.format(state) in told
     with running(small(state)) as sandbox:
         assert main([*command_line(small(state))]) == 1
         refusal = f"at {sandbox.url}. Use or stop that sandbox, or choose another state folder."

@@ -2,12 +2,15 @@
 
 import gzip
 import shutil
+import sys
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from resources.sandbox import Settings
+from resources.sandbox import __main__ as entry
 from resources.sandbox.__main__ import main
 from resources.sandbox.options import command_line, parse
 
@@ -71,14 +74,10 @@ def test_the_command_line_carries_all_settings(tmp_path, corpus):
         (["--projects", "enwiki,frwki"], "--projects: The sandbox has no project 'frwki'; did you mean frwiki or "),
         (["--namespaces", "0,1"], "--namespaces: the service does not have namespace 1; use one of 0, 6, 10, 14."),
         (["--namespaces", "x"], "--namespaces: input should be a valid integer, "),
-        (
-            ["--changes-per-hour", "0"],
-            "--changes-per-hour: input should be greater than or equal to 1; the value is '0'.",
-        ),
+        (["--changes-per-hour", "0"], "--changes-per-hour: input should be greater than or equal to 1; the value is '"),
         (["--speed", "0"], "--speed: input should be greater than 0; the value is '0'."),
         (["--idle", "0"], "--idle: input should be greater than 0; the value is '0'."),
         (["--prepare", "49"], "--prepare: input should be less than or equal to 48; the value is '49'."),
-        (["--articles", "400001"], "--articles: input should be less than or equal to 400000; the value is '400001'."),
         (["--account", ".."], "--account: '..' is not a valid account; use NAME or NAME:GROUP with a group from "),
         (["--speed", "361"], "--speed: input should be less than or equal to 360; the value is '361'."),
         (["--stream-rate", "nan"], "--stream-rate: input should be a finite number; the value is "),
@@ -92,10 +91,7 @@ def test_the_command_line_carries_all_settings(tmp_path, corpus):
         (["--now", "9999-12-31T23:00:00Z"], "--now: the year must be between 2021 and 2040, not 9999."),
         (["--corpus", "/nowhere"], "--corpus: path does not point to a directory; the value is '/nowhere'."),
         (["--account", "free:group_9"], "--account: there is no group 'group_9'; the groups are group_1, group_2, gro"),
-        (
-            ["--temporary", "a/b"],
-            "--temporary: 'a/b' is not a valid account; use NAME or NAME:GROUP with a group from ",
-        ),
+        (["--temporary", "a/b"], "--temporary: 'a/b' is not a valid account; use NAME or NAME:GROUP with a group fr"),
         (["--quota", "free:chunks=3"], "--quota: 'free:chunks=3' is not a valid quota; use NAME:KIND=LIMIT with a kin"),
         (["--admit", "everybody"], "--admit: 'everybody' is not a valid address range; examples are 127.0.0.0/8 "),
     ],
@@ -109,6 +105,29 @@ def test_a_wrong_call_ends_with_one_sentence(tmp_path, capsys, words, sentence):
     assert told.startswith(sentence)
     assert told.count("\n") == 1
     assert not (tmp_path / "state").exists()
+
+
+def test_the_hour_of_exports_is_kept_or_given_and_progress_is_shown(tmp_path, monkeypatch, capsys):
+    (tmp_path / "snapshot-hour.json").write_text('{"hour": 9}')
+    hours, clock = [], SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
+
+    def run(options, *, interrupted, progress):
+        hours.append((options.snapshot_hour, interrupted()))
+        for clock.now, ready in ((0.1, 0), (10.0, 1), (10.3, 2), (0.0, 3)):
+            progress(ready, 3)
+        raise OSError(28, "Full")
+
+    monkeypatch.setattr(entry, "running", run)
+    monkeypatch.setattr(entry, "time", clock)
+    for words in ((), ("--snapshot-hour", "5"), ("--now", "2025-03-09T07:30:00Z")):
+        assert main(["--state", str(tmp_path), *words]) == 1
+        assert capsys.readouterr().err == "Prepared 1 of 3 archives. Use --prepare 1 for a faster start.\nFull\n"
+    assert hours == [(9, False), (5, False), (0, False)]
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert main(["--state", str(tmp_path)]) == 1
+    first, second, *rest = capsys.readouterr().err.split("\r\033[K")[1:]
+    assert first == "Prepared 1 of 3 archives (use --prepare 1 for a faster start)"
+    assert (second, rest) == (first.replace("1 of", "2 of"), ["Prepared 3 of 3 archives\nFull\n"])
 
 
 def test_options_of_accounts_are_read(tmp_path):

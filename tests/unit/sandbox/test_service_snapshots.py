@@ -3,17 +3,19 @@
 import hashlib
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 import requests
 
-from resources.sandbox import Settings
+from resources.sandbox import Settings, preparation
 from resources.sandbox.__main__ import snapshot_hour
 from resources.sandbox.clock import Clock
-from resources.sandbox.store.archived_world import ArchivedWorld
+from resources.sandbox.preparation import Task
+from resources.sandbox.store.archived_world import STRUCTURED, ArchivedWorld
 from resources.sandbox.store.exports import Exports, Turn, newest_hour
 from resources.sandbox.world.world import World
-from tests.unit.sandbox.conftest import FILE_KEYS, NOW, logged_in, members_of, small_sandbox
+from tests.unit.sandbox.conftest import FILE_KEYS, NOW, logged_in, members_of, small_sandbox, wait_until
 
 LIST = "/v2/snapshots"
 ONE = f"{LIST}/enwiki_namespace_0"
@@ -98,12 +100,9 @@ class TestLists:
         client.call(LIST, "POST", json={"filters": [{"field": "is_part_of.identifier", "value": "enwiki"}]})
         assert {path.name for path in root.glob("*/*/frwiki*/*")} == before
         for name, field, value in (
-            ("frwiki", "is_part_of.identifier", "frwiki"),
-            ("enwiki", "identifier", "enwiki_namespace_0"),
-            ("frwiki", "in_language.identifier", "fr"),
-            (None, "namespace.identifier", 10),
-            (None, "version", "no"),
-        ):
+            ("frwiki", "is_part_of.identifier", "frwiki"), ("enwiki", "identifier", "enwiki_namespace_0"),
+            ("frwiki", "in_language.identifier", "fr"), (None, "namespace.identifier", 10), (None, "version", "no"),
+        ):  # fmt: skip
             filters = [{"field": field, "value": value}, {"field": "namespace.identifier", "value": 0}]
             answer = client.call(LIST, "POST", json={"filters": filters, "fields": ["identifier"]})
             assert answer.json() == ([{"identifier": f"{name}_namespace_0"}] if name else [])
@@ -150,9 +149,8 @@ class TestDownloads:
         client.sandbox.faults.add(path="/v2/snapshots/*/chunks/*_chunk_1/download", kind="cut")
         with pytest.raises(requests.RequestException):
             client.call(f"{CHUNKS}/1/download", allow_redirects=True)
-        client.sandbox.faults.add(
-            path=f"{CHUNKS}/enwiki_namespace_0_chunk_3/download", kind="line_malformed", listed=True
-        )
+        third = f"{CHUNKS}/enwiki_namespace_0_chunk_3/download"
+        client.sandbox.faults.add(path=third, kind="line_malformed", listed=True)
         damaged = client.call(f"{CHUNKS}/3").json()
         content = client.call(f"{CHUNKS}/3/download", allow_redirects=True).content
         assert (md5(content), len(content) / 1e6) == (damaged["version"], damaged["size"]["value"])
@@ -269,10 +267,8 @@ class TestOutOfTurn:
         versions = {record["identifier"]: record["version"] for record in client.call(CHUNKS).json()}
         first, second, third = list(versions)[:3]
         early = client.signed(f"{CHUNKS}/{third}/download")
-        answer = client.call(
-            "/sandbox/snapshots", "POST", json={"identifier": "enwiki_namespace_0", "after_downloads": 2}
-        )
-        assert answer.status_code == 200
+        wanted = {"identifier": "enwiki_namespace_0", "after_downloads": 2}
+        assert client.call("/sandbox/snapshots", "POST", json=wanted).status_code == 200
         part = client.fetch(early, Range="bytes=0-99")
         assert [client.fetch(early, Range=span).status_code for span in ("bytes=9-99", "bytes=99999999-")] == [206, 416]
         for name in (first, second):
@@ -287,12 +283,10 @@ class TestOutOfTurn:
 
     def test_the_controls_over_http(self, client):
         told = client.call("/sandbox/snapshots").json()
-        assert [(turn["identifier"], turn["free"]) for turn in told[:2]] == [
-            ("enwiki_namespace_0", False),
-            ("enwiki_namespace_0", True),
-        ]
-        turn = client.sandbox.exports.turn("enwiki_namespace_0", free=False)
-        assert [told[0]["started"], told[0]["ended"]] == [turn.started.isoformat(), turn.ended.isoformat()]
+        for row, is_free in zip(told, (False, True), strict=False):
+            turn = client.sandbox.exports.turn("enwiki_namespace_0", free=is_free)
+            times = {"started": turn.started.isoformat(), "ended": turn.ended.isoformat()}
+            assert row == {"identifier": "enwiki_namespace_0", "free": is_free} | times
         by_area = {}
         for turn in told:
             by_area.setdefault(turn.get("area"), set()).add(turn["identifier"])
@@ -334,6 +328,42 @@ def test_the_newest_hours_follow_the_snapshots_of_a_sandbox_that_was_just_made(t
             assert newest - timedelta(hours=2) + timedelta(minutes=15) <= turn.started < turn.ended <= now
         # a later start keeps to it
         assert snapshot_hour(state, now + timedelta(hours=5)) == chosen
+
+
+def test_archives_are_prepared_in_order_and_only_once_and_not_on_a_full_disk(tmp_path, monkeypatch):
+    world = ArchivedWorld(Settings(state=tmp_path, projects=("enwiki",), namespaces=(0,), entities=0, prepare=2))
+    name, clock, made, looks, disk = "enwiki_namespace_0", Clock(NOW), [], [], SimpleNamespace(free=10**10)
+    exports = {area: Exports(one, clock) for area, one in (("", world), (STRUCTURED, world.structured))}
+
+    def worker(_, nice):
+        return SimpleNamespace(work=lambda task: made.append((nice, task)), close=bool)
+
+    for short, value in {
+        "_POLL_SECONDS": 0.01,
+        "_PATIENCE_SECONDS": 0.01,
+        "_MOST_WORKERS": 1,
+        "_Worker": worker,
+    }.items():
+        monkeypatch.setattr(preparation, short, value)
+    monkeypatch.setattr(preparation.shutil, "disk_usage", lambda _: looks.append(1) or disk)
+    # structured contents fail
+    monkeypatch.setattr(Task, "is_made", lambda task, _: task in [one for _, one in made] and not task.area)
+    started = preparation.Preparation(world._settings, world, exports, clock)
+    started.begin(bool, lambda *_: None)
+    wait_until(lambda: len(made) >= 6)
+    disk.free, next_hour = 0, NOW.replace(minute=0)
+    paid, free = (exports[""].turn(name, free=one) for one in (False, True))
+    clock.set(world.hour_ready_at(next_hour) - timedelta(minutes=20))
+    before = len(looks)
+    wait_until(lambda: len(looks) > before + 2)
+    assert len(made) == 6
+    disk.free = 10**10
+    wait_until(lambda: len(made) >= 7)
+    started.close()
+    hours = [Task("enwiki", next_hour - timedelta(hours=back)) for back in range(3)]
+    early = [hours[1], Task.of("", name, paid), Task.of("", name, free), hours[2]]
+    later = [Task.of(STRUCTURED, name, paid), Task.of(STRUCTURED, name, free), hours[0]]
+    assert made == [*((5, task) for task in early), *((19, task) for task in later)]
 
 
 def test_an_export_that_ends_after_midnight_is_the_next_one_until_then(tmp_path):

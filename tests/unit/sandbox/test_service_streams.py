@@ -298,26 +298,19 @@ class TestSelection:
     @pytest.mark.parametrize(
         ("field", "value", "passes"),
         [
-            ("name", "A", True),
-            ("name", "a", False),
-            ("version.identifier", 7, True),
-            ("version.identifier", 7.0, True),
-            ("version.editor.is_bot", True, True),
+            ("name", "A", True), ("name", "a", False), ("version.identifier", 7, True),
+            ("version.identifier", 7.0, True), ("version.editor.is_bot", True, True),
             # what is empty is left out of records
-            ("version.editor.is_admin", False, True),
-            ("abstract", "", True),
-            ("namespace.identifier", 0, False),
+            ("version.editor.is_admin", False, True), ("abstract", "", True), ("namespace.identifier", 0, False),
             ("version.number_of_characters", 0, True),
             # large numbers and fractions are compared in another form than records have
-            ("identifier", 1_234_567, False),
-            ("version.scores.revertrisk.probability.truthy", 0.5, False),
+            ("identifier", 1_234_567, False), ("version.scores.revertrisk.probability.truthy", 0.5, False),
             ("version.scores.revertrisk.probability.falsy", 2, True),
             # every element must match, and of none every one does
-            ("categories.name", "B", False),
-            ("categories.url", "https://b", True),
+            ("categories.name", "B", False), ("categories.url", "https://b", True),
             ("main_entity.identifier", "Q1", False),
         ],
-    )
+    )  # fmt: skip
     def test_filters(self, field, value, passes):
         chosen = selector("article", Parameters(filters=(Filter(field, value),)))
         assert chosen(RECORD) == (RECORD if passes else None)

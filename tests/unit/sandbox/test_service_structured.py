@@ -144,11 +144,9 @@ def test_a_lookup_brings_a_page_in_parts_without_its_event_or_as_an_article_if_i
     for field, value, status in (("namespace.identifier", 0, 200), ("event.type", "delete", 404)):
         assert look(client, pages[0], filters=[{"field": field, "value": value}]).status_code == status
     for fields, found in (
-        (["name", "sections"], {"name", "sections", "tables"}),
-        (["tables"], BASIC),
-        (["article_body", "event"], BASIC),
-        (["references", "infobox"], {"references"}),
+        (["name", "sections"], {"name", "sections", "tables"}), (["tables"], BASIC),
+        (["article_body", "event"], BASIC), (["references", "infobox"], {"references"}),
         (["version.identifier"], {"version"}),
-    ):
+    ):  # fmt: skip
         (record,) = look(client, pages[0], fields=fields).json()
         assert record.keys() == {*found} & pages[0].keys()

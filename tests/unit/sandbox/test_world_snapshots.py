@@ -204,9 +204,8 @@ class TestPopulation:
         assert sum(cast.families * cast.script.pages for cast in casts) == pytest.approx(articles, rel=0.02)
         acts = sum(cast.count * len(cast.script.acts) for cast in casts)
         usual = Timetable(1, "enwiki", (0,), rate, Titles(lexicon_of("en"))).casts
-        assert acts == pytest.approx(
-            sum(c.count * len(c.script.acts) for c in usual if not c.namespace), rel=0.1, abs=50
-        )
+        wanted = sum(c.count * len(c.script.acts) for c in usual if not c.namespace)
+        assert acts == pytest.approx(wanted, rel=0.1, abs=50)
         assert all(3 * cast.script.period < 5 * 8_760 for cast in casts)
 
     def test_a_small_world_is_the_same_with_and_without_the_bound_and_the_default_has_some_thousands(self, tmp_path):

@@ -103,6 +103,7 @@ def test_published_file_takes_its_place(published, lake, damage, caplog):
         assert not published.is_complete()
     [line] = [one.getMessage() for one in caplog.records]
     assert "A copy of warehouse.duckdb takes its place" in line
+    assert line.startswith("build.duckdb is missing. " if damage is os.unlink else "build.duckdb cannot be used (")
     assert names(published) == ["A"]
     assert ("build.duckdb.damaged" in beside(published)) is (damage is not os.unlink)
     assert ("build.duckdb.damaged.wal" in beside(published)) is (damage is garble)

@@ -183,7 +183,7 @@ def test_files_that_are_not_whole_change_nothing(lake, warehouse):
         "2 rows, but 3 were expected": replace(bad, files=(one, replace(two, row_count=3, update_count=3))),
         r"2 were expected \(1 by": replace(bad, files=(one, replace(two, update_count=1))),
         "0 lines, but 4 were expected": replace(bad, files=(one, replace(two, reject_count=4))),
-        "rows of another snapshot": replace(bad, project_id="frwiki"),
+        "contain 3 rows of another snapshot": replace(bad, project_id="frwiki"),
         "is missing": replace(bad, files=(one, replace(two, path=two.path.with_name("other.parquet")))),
         "folder of its partition": replace(bad, files=(one, replace(two, path=good.files[0].path))),
         "has no pages": lake.snapshot([[], []]),

@@ -19,7 +19,7 @@ from resources.engine import Engine
 from resources.lake import Layout
 from resources.warehouse import LakeFileError, Warehouse
 from tests.builds import NO_BAR, ask, close_all, shown
-from tests.unit.warehouse.conftest import compact, lake_files, mirror_in
+from tests.unit.warehouse.conftest import START, compact, lake_files, mirror_in
 
 PROJECTS = ("dewiki", "enwiki")
 ASKED = (
@@ -237,7 +237,7 @@ def test_without_its_file_an_hour_is_missed_loudly_and_comes_back_by_loading_it_
     load(mirror, [3])
     with pytest.raises(
         LakeFileError,
-        match=r"is gone\. No other lake file contains the changes from 2026-11-01 00:00 .* Nothing was changed",
+        match=r"is gone\. No other .* changes from 2026-11-01 00:00 to 2026-11-02 00:00 UTC, .* Nothing was changed",
     ):
         mirror.warehouse.rebuild_articles()
     load(mirror, [1], applied=False)
@@ -275,7 +275,7 @@ def test_a_moved_data_folder_finds_older_changes_again(older, data):
     before = content(older)
     close_all()
     shutil.copytree(older.data, data)
-    assert Warehouse(data).relocate() == 2
+    assert (Warehouse(data).published_window(), Warehouse(data).relocate()) == (START + timedelta(hours=2), 2)
     elsewhere = data.rename(data.with_name("it's elsewhere"))
     moved = Warehouse(elsewhere, clock=older._clock)
     assert moved.relocate() == 2

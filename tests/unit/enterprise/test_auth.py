@@ -147,8 +147,8 @@ def test_what_is_missing_or_wrong_is_named_with_the_command_or_the_setting(make_
         make_client(username=None, password=None).lists.reference("codes")
     assert fake.api.requests == []
     # a password can be given to login alone
-    client = make_client(password=None)
-    assert client.account.login(PASSWORD).logged_in
+    for client in (make_client(password="another"), make_client(password=None)):
+        assert client.account.login(PASSWORD).logged_in
     assert len(client.lists.reference("codes")) == 1
     fake.revoke()
     with pytest.raises(errors.TokenSpent, match=r"revoked.* no password .*wme auth login"):

@@ -94,11 +94,11 @@ def test_an_archive_without_its_last_bytes_or_with_others_is_no_good_archive():
 
 def test_lines_that_are_no_records_are_named_after_the_others():
     bad = [b'{"n":', b"[]", b'{"n":NaN}', b'"secret-value"', b"\xff", b"[" * 100_000, b"1" * 5000]
-    found, problem = read(pack(("a.ndjson", [*lines(1), *bad, *lines(1, 1)])))
+    found, problem = read(pack(("a.ndjson", [*lines(1), b" ", *bad, *lines(1, 1)])))
     assert [one["n"] for one in found] == [0, 1]
     assert problem == (
-        "The archive: 7 lines could not be read as records (line 2 of a.ndjson: not JSON; line 3 of a.ndjson: "
-        "the line is JSON, but not an object; line 4 of a.ndjson: not JSON; and 4 more). 2 records could be read and "
+        "The archive: 7 lines could not be read as records (line 3 of a.ndjson: not JSON; line 4 of a.ndjson: "
+        "the line is JSON, but not an object; line 5 of a.ndjson: not JSON; and 4 more). 2 records could be read and "
         "were returned before this error. Report these lines to the vendor."
     )
 
@@ -158,7 +158,7 @@ def test_a_record_of_another_form_than_its_model_is_named_without_its_values():
     assert len(found) == 2
     assert "line 2 of a.ndjson: version.editor.identifier: Input should be a valid integer" in problem
     assert "line 3 of a.ndjson: date_modified: Value error, a timestamp must be a string" in problem
-    assert "secret" not in problem
+    assert ("secret" in problem, "more)" in problem) == (False, False)
 
 
 def paths_of(model, before=""):

@@ -31,12 +31,8 @@ GRAPH = Path(__file__).with_name("asset_graph.txt")
 def clean(tmp_path: Path) -> dict[str, str]:
     """An environment without an account, without a .env file, in which Python itself writes nothing."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("WME_", "DAGSTER_"))}
-    return environ | {
-        "DAGSTER_DISABLE_TELEMETRY": "1",
-        "PYTHON_DOTENV_DISABLED": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "WME_DATA": str(tmp_path / "data"),
-    }
+    switches = ("DAGSTER_DISABLE_TELEMETRY", "PYTHON_DOTENV_DISABLED", "PYTHONDONTWRITEBYTECODE")
+    return environ | dict.fromkeys(switches, "1") | {"WME_DATA": str(tmp_path / "data")}
 
 
 def test_dg_check_defs_passes(clean):

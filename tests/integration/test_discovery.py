@@ -63,11 +63,7 @@ def test_what_discovery_has_loaded_is_not_loaded_again_by_the_schedule(daemon, m
     daemon.change(wikidata=True)
     (request,) = daemon.schedule(at).run_requests
     assert request.partition_key == key_of(hour)
-    assert set(request.asset_selection) == {
-        *layers.keys(datasets.ENTITY_CHANGES),
-        *current.KEYS,
-        dg.AssetKey(["published", "warehouse"]),
-    }
+    assert set(request.asset_selection) == {*layers.keys(datasets.ENTITY_CHANGES), *current.KEYS, published.KEY}
 
 
 def test_a_run_that_finds_an_hour_done_leaves_the_earlier_work_in_its_metadata(daemon):

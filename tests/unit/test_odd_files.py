@@ -46,12 +46,9 @@ DAMAGED = {
     "deep": write(b"[" * 100_000), "zeros": write(bytes(4_096)),
 }  # fmt: skip
 KINDS = {
-    "pipe": os.mkfifo,
-    "folder": os.mkdir,
-    "device": lambda path: path.symlink_to("/dev/zero"),
-    "loop": lambda path: path.symlink_to(path),
-    "without end": lambda path: (path.touch(), os.truncate(path, 1 << 40)),
-}
+    "pipe": os.mkfifo, "folder": os.mkdir, "device": lambda path: path.symlink_to("/dev/zero"),
+    "loop": lambda path: path.symlink_to(path), "without end": lambda path: (path.touch(), os.truncate(path, 1 << 40)),
+}  # fmt: skip
 ODD = DAMAGED | KINDS
 odd = pytest.mark.parametrize("make", ODD.values(), ids=ODD)
 

@@ -1,13 +1,11 @@
 """One hour after another through the layers: what each is given, what it tells, what is remembered of a failure."""
 
-from dataclasses import replace
 from datetime import timedelta
 from unittest.mock import Mock
 
 import pytest
 
 from assets import layers
-from assets.steps import hourly_run
 from assets.steps.converting import NotArchivedError
 from assets.steps.hour import PartialHourError
 from resources import datasets
@@ -172,10 +170,6 @@ def test_what_earlier_runs_made_is_found_again_and_nothing_is_done(bench):
     run.recall([LONG_AGO, HOUR, NEXT])
     assert list(run.archived) == list(run.conversions) == run.loaded == [HOUR]
     assert [one.converted for one in run.conversions[HOUR]] == [False]
-    # a file's download is part of its time
-    archived = replace(run.archived[HOUR], seconds={"enwiki_namespace_0": 1.5})
-    told = hourly_run._lake_layer(LAKE, archived, run.conversions[HOUR]).metadata["seconds_by_archive"]
-    assert told == {"enwiki_namespace_0": 1.5}
     assert (len(bench.fake.api.requests), loaded_digests(bench.warehouse, HOUR)) == before
 
 

@@ -98,9 +98,7 @@ def test_a_publication_says_what_it_published_and_what_was_removed(bench, publis
     numbers |= {"changed": True, "faulty_lake_files": 0, "bytes": path.stat().st_size, "dagster/uri": str(path)}
     assert {name: told[name] for name in numbers} == numbers
     assert told["newest_articles"].splitlines()[2].startswith("| enwiki | Page 9 | 9009 | 2026-11-01 05:20:30 |")
-    _, _, *tables = told["tables"].splitlines()
-    assert {"| about | table | 10 |", "| articles | table | 2 |", "| article_bodies | view |  |"} <= {*tables}
-    assert [line.split()[1] for line in tables] == sorted({line.split()[1] for line in tables}), "each once"
+    assert {"| articles | table | 2 |", "| article_bodies | view |  |"} <= {*told["tables"].splitlines()}
 
 
 def garbled(warehouse):

@@ -1,23 +1,28 @@
 """Lake files that are damaged come back from the archive with the next publication, or are named."""
 
 import os
+import shutil
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
+from unittest.mock import MagicMock, Mock
 
 import dagster as dg
 import pytest
 
 from assets.published import compacted, format_merged
+from assets.steps import compaction
 from assets.steps.compaction import Compacted, compact_lake
 from assets.steps.hour import load_hour
-from assets.steps.rebuilding import format_repaired, repaired
+from assets.steps.rebuilding import Loads, format_repaired, repaired
 from resources import storage
 from resources.adapters import ConfiguredEngine
 from resources.datasets import ARTICLE_CHANGES
 from resources.formatting import size_text
 from resources.lake import LakeError
 from resources.settings import Settings
-from resources.warehouse import Merge, Moved
+from resources.warehouse import FaultyFile, Merge, Moved, Part, Warehouse
+from tests.unit.assets.conftest import NEXT
 from tests.unit.enterprise.conftest import HOUR
 
 BODIES = "SELECT project_id, wikitext FROM article_bodies ORDER BY ALL"
@@ -41,8 +46,8 @@ def converted(bench):
     return archived, bench.convert(archived)
 
 
-def repair(bench, most=48):
-    own = bench.resources()
+def repair(bench, most=48, **own):
+    own = bench.resources(**own)
     engine = ConfiguredEngine(Settings(threads=1))
     return repaired(own["lake"], own["warehouse"], engine, lambda _: None, most)
 
@@ -93,11 +98,7 @@ def test_whatever_lies_in_their_place_is_replaced(bench, loaded):
 def test_without_its_archive_the_file_and_its_hour_stay_and_the_message_says_what_is_lost(bench, loaded):
     path = loaded["enwiki"]
     path.write_bytes(b"short")
-    # no run makes more than so many hours again
-    done = repair(bench, most=0)
-    assert (done.waiting, done.load_count, done.replaced) == (1, 0, [])
     postponed = "Postponed repairs: 1. The next run continues if enough disk space is free."
-    assert format_repaired(done) == postponed
     (archive,) = bench.layout.archive.rglob("enwiki*.tar.gz")
     kept = archive.rename(archive.with_suffix(".away"))
     done = repair(bench)
@@ -121,6 +122,37 @@ def test_without_its_archive_the_file_and_its_hour_stay_and_the_message_says_wha
     assert bench.warehouse.sql(ledger).rows == before
     kept.rename(archive)
     assert repair(bench).load_count == 1
+
+
+@pytest.mark.parametrize(("most", "free", "waiting"), [(2, 10**9, 1), (48, 10**9, 0), (48, 10**9 - 1, 3)])
+def test_repairs_begin_with_the_newest_hour_and_end_at_a_limit_or_on_a_full_disk(
+    bench, monkeypatch, most, free, waiting
+):
+    again, hours = [], [HOUR + timedelta(hours=number) for number in (1, 0, 2)]
+    files = [FaultyFile(f"{hour}", "", True, (Part("article_changes", hour, hour, "enwiki", 0),)) for hour in hours]
+    monkeypatch.setattr(Warehouse, "faulty_lake_files", lambda _warehouse: files)
+    monkeypatch.setattr(Loads, "load_again", lambda _loads, parts: again.append(parts[0].batch_hour))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(free=free))
+    done = repair(bench, most, min_free_gb=1.0)
+    assert again == [hours[2], hours[0], hours[1]][: 3 - waiting]
+    assert (done.waiting, done.load_count, len(done.replaced)) == (waiting, 3 - waiting, 3 - waiting)
+
+
+def test_compactions_begin_with_the_newest_hours_and_each_failure_counts(bench, monkeypatch):
+    tried, warehouse = [], MagicMock(**{"move_window.return_value": None})
+    merges = [Merge(span, span, "", 1, 1, hour) for span, hour in (("hour", NEXT), ("snapshot", None), ("month", HOUR))]
+    warehouse.compactions.return_value = [(ARTICLE_CHANGES, merge) for merge in merges]
+    warehouse.prepare_compaction.side_effect = lambda merge, _: Mock(merge=merge, digest=merge.name, inputs=())
+
+    def fail(job, **_):
+        tried.append((job.name, job.level, job.group_bytes >> 20))
+        raise LakeError(f"The {job.name} is damaged.")
+
+    monkeypatch.setattr(compaction, "compact", fail)
+    with pytest.raises(LakeError, match="The hour is damaged") as caught:
+        compact_lake(bench.layout, warehouse, bench.engine)
+    assert tried == [("hour", 3, 16), ("month", 9, 32), ("snapshot", 3, 16)]
+    assert caught.value.__notes__ == ["2 other steps also failed."]
 
 
 def test_a_compacted_file_comes_back_hour_by_hour_from_either_half(bench, loaded):

@@ -94,10 +94,7 @@ def test_open_connections_stay_on_this_machine_unless_they_are_allowed(url):
         ({"WME_SANDBOX": "0"}, "no account is configured"),
         ({"WME_PASSWORD": "x"}, "WME_PASSWORD is set, but WME_USERNAME is not"),
         (ACCOUNT | {"WME_BASE_URL": "api.example.org"}, r"^WME_BASE_URL is not valid .*; use a URL like"),
-        (
-            ACCOUNT | {"WME_AUTH_URL": "https://ada:not-to-be-seen@example.org"},
-            r"^WME_AUTH_URL is not valid \(the value is hidden because it might contain a secret",
-        ),
+        (ACCOUNT | {"WME_AUTH_URL": "https://ada:secret@a.b"}, r"^WME_AUTH_URL is not valid \(the value is hidden "),
         (ACCOUNT | {"WME_REALTIME_URL": "http://[::1"}, r"^WME_REALTIME_URL is not valid"),
         (ACCOUNT | {"WME_AUTH_URL": "https://auth.example.org", "WME_BASE_URL": "x"}, r"^WME_BASE_URL is not valid"),
         *(

@@ -56,8 +56,9 @@ def answers(mirror, monkeypatch):
             settings, words = line.split("wme ")
             more = dict(one.split("=") for one in settings.split())
             done = CliRunner(env=given | more).invoke(cli.wme, words.split())
-            assert done.exit_code == 0, done.output
-            out = re.sub(" +", " ", shown(re.sub(" +", " ", done.stdout))).replace(" \n", "\n").rstrip()
+            assert str(done.exit_code) == more.get("CODE", "0"), done.output
+            told = done.stdout + (done.stderr.partition("Error: ")[2] or str(done.exception)) * bool(done.exit_code)
+            out = re.sub(" +", " ", shown(re.sub(" +", " ", told))).replace(" \n", "\n").rstrip()
             for name, pattern in VARYING:
                 out = re.sub(pattern, name, out)
             for name, size in {**before, **sizes("")}.items():
@@ -79,8 +80,12 @@ def test_backups(mirror, answers):
     mirror.load_all(range(2))
     mirror.publish()
     (mirror.data / "dagster").mkdir()
-    (mirror.data / "dagster/dagster.yaml").write_text("x: y")
+    for name in ("dagster/dagster.yaml", "state/lookups.json", "state/service.json"):
+        (mirror.data / name).write_text('{"service": "of"}')
     answers("backup")
+    cut = mirror.files[1, "enwiki"].path
+    cut.write_bytes(cut.read_bytes()[:-1])
+    answers("backup of a lake file that was cut", lambda out: out.partition("\n")[2])
 
 
 def test_status_and_dictionary(mirror, answers, monkeypatch):

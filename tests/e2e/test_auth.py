@@ -3,7 +3,7 @@
 import json
 import stat
 import sys
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import click
@@ -63,11 +63,13 @@ def test_status_for_machines(auth, account, service):
     auth("login")
     auth("refresh")
     status = json.loads(auth("status", "--json").out)
-    assert (status["username"], status["logged_in"]) == (account.username, True)
+    assert (status["auth_url"], status["username"], status["logged_in"]) == (service.url, account.username, True)
     assert status["groups"] == ["group_3"]
     assert status["quotas"]["ondemand"] == {"used": 8, "limit": 50, "left": 42}
     assert (status["refresh_token"]["uses"], status["refresh_token"]["uses_left"]) == (1, 89)
     assert 0 <= status["refresh_token"]["age_seconds"] < 3600
+    lived = datetime.now(UTC) - datetime.fromisoformat(status["refresh_token"]["obtained_at"])
+    assert timedelta(0) < lived < timedelta(hours=1)
     assert 89 * 86_400 < status["refresh_token"]["seconds_left"] <= 90 * 86_400
     assert 23 * 3600 < status["access_token"]["seconds_left"] <= 24 * 3600
     assert datetime.fromisoformat(status["access_token"]["expires_at"]).tzinfo is not None
@@ -185,7 +187,7 @@ def test_what_is_typed_as_an_argument_is_not_repeated(auth):
 )
 def test_without_a_terminal_a_variable_or_standard_input_is_named(auth, command, variable):
     auth(command).fails(f"Set {variable}, or use --password-stdin", code=2)
-    auth(command, "--password-stdin").fails("Standard input contains no ", code=2)
+    auth(command, "--password-stdin").fails("Standard input contains no ", f"or set {variable}.", code=2)
     auth("login", WME_PASSWORD="").fails("Set WME_PASSWORD", code=2)
 
 

@@ -245,23 +245,7 @@ def test_lines_of_a_snapshot_are_tried_again_and_the_snapshot_is_done_again_whol
     assert "There are no rejected records" in call("rejects", "--retry", environ=environ).out
 
 
-def test_list_by_reason_filters_bytes_and_json(mirror, call, hours):
-    told = call("rejects", environ=mirror)
-    reasons, places = (part.splitlines() for part in told.out.split("\n\n", 1))
-    header, first, *others = reasons
-    columns = places[0]
-    assert header.split() == ["lines", "reason", "first_hour", "first_place", "begins"]
-    assert "An older reader did not know this." in first
-    # one reason or two: where the lines break differs
-    assert all("Not valid JSON" in other for other in others)
-    assert sum(int(other.split()[0]) for other in others) == 2
-    assert columns.split()[:4] == ["batch_hour", "archive", "member", "line_number"]
-    assert "The `rejects` table contains the original records." in told.out
-
-    told = call("rejects", "--reason", "not valid json", "--hour", f"{hours[1]:%Y-%m-%dT%H}", environ=mirror)
-    assert told.out.endswith("1 rejected record. The `rejects` table contains the original records.\n")
-    assert call("rejects", "--project", "dewiki", environ=mirror).out == "No matching records were rejected.\n"
-
+def test_records_are_shown_with_their_bytes_and_as_json(mirror, call, hours):
     told = call("rejects", "--limit", "1", "--project", "frwiki", "--raw", environ=mirror)
     place, line, *_, last = told.out.splitlines()
     assert place.startswith(f"batches/date={hours[0]:%Y-%m-%d}/hour={hours[0]:%H}/frwiki_namespace_0.")
@@ -289,8 +273,6 @@ def test_list_by_reason_filters_bytes_and_json(mirror, call, hours):
     }
     told = call("rejects", "--raw", "--limit", "1000", environ=mirror).out
     assert f"… ({long[0]['bytes']:,} bytes in total). The complete record is in lake/{long[0]['raw_path']}" in told
-    for words in (["--dry-run"], ["--retry", "--json"], ["--retry", "--limit", "3"]):
-        assert call("rejects", *words, environ=mirror).code == 2
 
 
 def test_a_file_of_long_lines_that_is_gone(mirror, call):

@@ -5,6 +5,7 @@ import os
 import shutil
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 
@@ -61,9 +62,14 @@ def test_the_newest_come_first_and_what_is_unfinished_not_at_all(data):
     assert list(walk(data / "none", "none")) == []
 
 
-def test_what_changed_is_copied_and_what_went_is_counted(data, tmp_path):
-    to = tmp_path / "to"
+def test_what_changed_is_copied_and_what_went_is_counted(data, tmp_path, monkeypatch):
+    to, synced = tmp_path / "to", []
+    monkeypatch.setattr(os, "sync", lambda: synced.append(sorted(path.name for path in to.iterdir())))
+    own = files.sync
+    monkeypatch.setattr(files, "sync", lambda path: synced.append(path) or own(path))
     first = take(data, to).backup
+    # all is on disk before the backup has its name, and then the name
+    assert (synced[-2], synced[-1]) == ([".lock", "unfinished"], to)
     changed, gone = (data / name for name in list(FILES)[:2])
     changed.write_bytes(b"other")
     gone.unlink()
@@ -151,6 +157,18 @@ def test_a_full_disk_keeps_what_is_complete(data, tmp_path, monkeypatch):
             restore(first, tmp_path / "restored")
     assert take(data, to).backup.file_count == 6
     assert restore(first, tmp_path / "restored").file_count == 5
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_room_is_needed_for_what_is_not_there_yet(data, tmp_path, monkeypatch, there):
+    needed = sum(map(len, FILES.values())) + 1 + taking._ROOM_BYTES
+    if there:
+        shutil.copytree(data / "lake", tmp_path / "to/unfinished/lake")
+        needed = taking._ROOM_BYTES
+    for free, fails in ((needed - 1, True), (needed, False)):
+        monkeypatch.setattr(shutil, "disk_usage", lambda _, free=free: SimpleNamespace(free=free))
+        with pytest.raises(BackupDiskFullError, match="needs about") if fails else nullcontext():
+            take(data, tmp_path / "to")
 
 
 def test_a_restore_goes_on_with_the_same_backup_alone(data, tmp_path, monkeypatch):

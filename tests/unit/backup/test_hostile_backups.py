@@ -310,6 +310,16 @@ def test_what_is_damaged_or_missing_is_left_out_and_what_is_not_listed_is_not_re
     assert stage.seen(stage.path, stage.victim) == outside
 
 
+def test_a_damaged_build_file_is_named_when_all_others_are_restored(stage):
+    build = stage.path / "warehouse/build.duckdb"
+    build.parent.mkdir()
+    build.write_bytes(b"other")
+    stage.insert("warehouse/build.duckdb", b"whole")
+    with pytest.raises(BackupError, match=r"build\.duckdb is damaged\. All other files were restored"):
+        stage.restore()
+    assert (stage.data / FIRST).read_bytes() == b"rows"
+
+
 def test_a_hard_link_in_the_target_is_replaced_and_not_written_through(stage):
     target = stage.half() / FIRST
     target.parent.mkdir(parents=True)

@@ -5,15 +5,17 @@ Sizes, paths and what depends on the machine or the moment have names there.
 
 import json
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from html import unescape
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import pytest
 from click.testing import CliRunner
 
+from assets.steps import stream
 from pipelines import cli
 from pipelines.cli import maintenance, records
 from pipelines.operations.rebuild import verify
@@ -21,7 +23,7 @@ from pipelines.report import dictionary, status
 from pipelines.report.page import content
 from resources.data_folder import claim
 from resources.engine import line_reporter
-from resources.enterprise import Listing, Query
+from resources.enterprise import Listing, Query, StreamOptions
 from resources.enterprise.query import Kind
 from resources.formatting import size_text
 from resources.tables import HourState
@@ -66,6 +68,11 @@ def answers(mirror, monkeypatch):
             assert out.splitlines() == wanted.splitlines(), line
 
     return see
+
+
+def test_wrong_calls_are_refused_before_anything_is_made(mirror, answers):
+    answers("refused")
+    assert not mirror.data.with_name("none").exists()
 
 
 def test_compactions_and_what_they_leave_of_a_dropped_project(mirror, answers):
@@ -137,6 +144,16 @@ def test_each_card_of_the_report(mirror, answers, monkeypatch):
     answers("report", cards)
     answers("rejects")
     assert opened == [str(mirror.data / "report.html")]
+
+
+def test_a_stream_is_kept_as_the_options_say(mirror, answers, monkeypatch):
+    given, steps = {}, [SimpleNamespace(row_count=count) for count in (2, 1_000)]
+    monkeypatch.setattr(stream, "format_step", lambda step, lag: f"{step.row_count} of {lag}")
+    monkeypatch.setattr(stream, "keep", lambda *_, say, **more: given.update(more) or [say(one, 1.5) for one in steps])
+    answers("stream", partial(re.sub, "(?m)^[0-9:]{8} ", ""))
+    assert timedelta(hours=2) <= datetime.now(UTC) - given["since"] < timedelta(hours=2, minutes=5)
+    options = StreamOptions(connections=4, record_bytes=50 << 20)
+    assert (given["step_seconds"], given["options"], given["ended"]()) == (3.0, options, False)
 
 
 def test_options_of_a_lookup_are_its_query_and_records_are_shown_line_by_line(capsys):

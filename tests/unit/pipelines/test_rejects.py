@@ -56,9 +56,12 @@ class Folder:
         folder.mkdir(parents=True, exist_ok=True)
         names = [f"{file.identifier}.{file.version[:8]}.tar.gz" for file in snapshot.files]
         same = {"batch_hour": None, "project_id": "enwiki", "namespace_id": 0, "member": "m.ndjson", "byte_offset": 0}
-        same |= {"archive": f"snapshots/{SNAPSHOT}/{names[1]}", "reason": "not JSON"}
+        same |= {"archive": f"snapshots/{SNAPSHOT}/{names[1]}"}
         lines = [
-            same | {"line_number": number, "raw": raw, "raw_bytes": len(raw)} for number, raw in enumerate(rejects, 1)
+            same
+            | {"line_number": number, "raw": raw, "raw_bytes": len(raw)}
+            | {"reason": f"no JSON at byte {number}: the text '{number}', where a date is expected"}
+            for number, raw in enumerate(rejects, 1)
         ]
         path = self.data / "lake" / "rejects" / f"{version}.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -105,6 +108,9 @@ def test_lines_are_counted_and_shown_with_the_newest_hour_first(folder):
     assert [line["raw"] for line in lines] == GOOD[1:4]
     assert [line["bytes"] for line in rebuild.lines(folder.warehouse, Selection(hour=START), limit=1)] == [len(GOOD[0])]
 
+    first, second = rebuild.by_reason(folder.warehouse, Selection()).rows
+    assert first[:4] == (9, "not JSON", START, "enwiki_namespace_0.tar.gz enwiki_namespace_0_0.ndjson line 1")
+    assert second[:2] == (3, "no JSON at byte …: the text …, where a date is expected")
     (row,) = rebuild.by_reason(folder.warehouse, Selection(project="frwiki")).rows
     assert row[:3] == (3, "not JSON", folder.lake.hour(1))
     assert row[4] == FRENCH[0][:80]
@@ -131,11 +137,12 @@ def test_archives_of_another_converter_are_converted_again_and_those_of_the_pres
 
 def test_nothing_is_done_for_lines_that_would_be_rejected_again(empty):
     again = "were read by the current converter, which would reject the same records again."
-    told = ("There are no rejected records to convert again.", f"2 rejected records {again}")
+    nothing = "There is nothing to convert again."
+    told = (["There are no rejected records to convert again."], [f"2 rejected records {again}", nothing])
     for number, (lines, sentence) in enumerate(zip(([], [b"a", b"b"]), told, strict=True)):
         empty.load(number, lines, is_of_today=True)
         planned = empty.retry()
-        assert (planned.parts, planned.obstacles(), planned.sentences()[0]) == ({}, [], sentence)
+        assert (planned.parts, planned.obstacles(), planned.sentences()) == ({}, [], sentence)
 
 
 def test_only_chosen_lines_are_planned(folder):

@@ -11,7 +11,7 @@ from filelock import FileLock
 
 from pipelines.automation import discovery
 from pipelines.operations import run as runs
-from pipelines.operations.snapshots import Report, check, fetched_json, plan_json
+from pipelines.operations.snapshots import Report, check, fetched_json, plan_json, report_json
 from resources import adapters
 from resources.adapters import ConfiguredWarehouse
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES, named
@@ -234,7 +234,13 @@ def planned(project="enwiki", *, left=None, free=100 * GB, size=GB, form="whole"
 def test_units_are_counted_by_their_counter_and_bytes_together():
     assert "has 0 left" in plan_json((planned(left=0),))["obstacle"]
     told = plan_json((planned(), planned("frwiki", form="chunks"), planned("dewiki", free=50 * GB)))
-    assert len(told.pop("snapshots")) == 3
+    first, *others = told.pop("snapshots")
+    assert (len(others), first.pop("reason") in first.pop("sentence")) == (2, True)
+    assert " ".join(f"{name}={value}" for name, value in first.items()) == (
+        "identifier=enwiki_namespace_0 form=whole product=snapshot unit_count=1 units_left=None size_bytes=1000000000 "
+        "missing_bytes=1000000000 disk_bytes=2000000000 free_bytes=100000000000 fits_quota=True fits_disk=True "
+        f"folder=/x/enwiki_namespace_0 version={'f' * 32} file_count=1 missing_file_count=1"
+    )
     assert told == {
         "unit_counts": {"snapshot": 2, "chunk": 2},
         "missing_bytes": 3 * GB,
@@ -261,13 +267,17 @@ def download(size, resumed=0, *, new=True):
 def test_bytes_that_were_there_are_not_told_as_fetched():
     made = fetched_json(planned(), (download(100), download(50, 20), download(1000, new=False)))
     figures = {"fetched_file_count": 2, "fetched_bytes": 130, "size_bytes": 1150, "used_unit_count": 2}
-    assert figures.items() <= made.items()
+    assert (figures | {"version": "f" * 32}).items() <= made.items()
 
 
 def test_a_report_names_what_failed_and_what_was_not_begun():
     error = errors.QuotaExceeded("None is left.")
     assert Report(((planned(), (download(1),)),), (), ()).sentence() == ""
     assert Report((), (("enwiki_namespace_0", error),), ()).sentence() == "None is left."
+    alone = Report((), (("enwiki_namespace_0", error),), ("dewiki_namespace_0",))
+    assert alone.sentence().startswith("1 of 2 snapshots failed.\n- enwiki_namespace_0: None is left.\n")
+    failure = {"identifier": "enwiki_namespace_0", "error": "QuotaExceeded", "message": "None is left."}
+    assert report_json(alone) == {"snapshots": [], "failures": [failure], "not_begun": ("dewiki_namespace_0",)}
     told = Report(((planned(), (download(1),)),), (("frwiki_namespace_0", error),), ("dewiki_namespace_0",)).sentence()
     assert told == (
         "1 of 3 snapshots failed.\n- frwiki_namespace_0: None is left.\nDownloads that were not started: "

@@ -140,25 +140,27 @@ def test_how_far_the_stream_is_kept(mirror):
     assert statuses.as_json(mirror.status(4))["stream"] is None
     lake = LiveLake(Layout(mirror.data), LIVE_CHANGES, ARTICLE_CHANGES)
     lake.begin(mirror.lake.hour(4), mirror.lake.hour(4))
-    run = Run(mirror.lake.hour(4), mirror.lake.hour(4) + timedelta(seconds=100), 10, 3)
+    run = Run(mirror.lake.hour(4), mirror.lake.hour(4) + timedelta(seconds=100), 10, 3, 4, reset_count=2)
     newest = mirror.lake.hour(5) - timedelta(seconds=5)
     record = event(7, 41, "e", newest)
     lake.add([line_of(record) + b"\n"], newest, run=run)
     with files.held(mirror.data / "state" / "stream.lock", wait_seconds=0):
         running = mirror.status(4)
     assert dict(running.facts)["stream"] == (
-        "running, 5 s behind, 1 partition; this run: 1 event, 0.0 a second, 3 reconnects, 0 duplicates dropped"
+        "running, 5 s behind, 1 partition; this run: 1 event, 0.0 a second, 3 reconnects, 0 duplicates dropped, 4 "
+        "events longer than WME_MAX_RECORD_MB, offsets reset 2 times"
     )
     found = json.loads(json.dumps(statuses.as_json(running)))["stream"]
     assert (found["is_running"], found["lag_seconds"], found["events_per_second"]) == (True, 5.0, 0.01)
     assert found["partitions"]["7"] == {"next_offset": 42, "event_count": 1, "newest_published_at": newest.isoformat()}
+    assert (found["newest_published_at"], found["kept_until"]) == (newest.isoformat(), newest.isoformat())
     assert (found["run"]["reconnect_count"], found["run"]["connection_count"]) == (3, 10)
     # an event may be newer than this machine's clock: no lag is below zero
     assert statuses.as_json(mirror.status(3))["stream"]["lag_seconds"] == 0
     for hours, beginning in (
-        (0, None),
-        (2, "The stream has not been read since"),
-        (50, "The stream was last read at 2026-11-01"),
+        (0.16, None),
+        (0.17, "The stream has not been read since 2026-11-01 04:59:55 UTC. The service retains its events until "),
+        (50, "The stream was last read at 2026-11-01 04:59:55 UTC, and the service no longer"),
     ):
         report = mirror.status(4 + hours)
         assert dict(report.facts)["stream"].startswith(
@@ -166,7 +168,10 @@ def test_how_far_the_stream_is_kept(mirror):
         )
         told = [trouble for trouble in report.troubles if "the stream" in trouble.lower()]
         assert [one.startswith(beginning or "") for one in told] == ([] if beginning is None else [True])
-        assert report.stream["is_running"] is False
+        assert ("until 2026-11-03 04:59:55 UTC. Run" in "".join(told), report.stream["is_running"]) == (
+            hours == 0.17,
+            False,
+        )
     # the view of the published file neither
     ahead = datetime.now(UTC) + timedelta(days=9)
     assert lake.add([line_of(event(7, 42, "e", ahead)) + b"\n"], ahead) is not None
@@ -181,6 +186,7 @@ def test_unknown_fields_are_kept_counted_and_told(mirror):
         "mood": "calm\x9b31m" * 100,
         "\x1b[31m": 1,
         "version": {"identifier": 1, "scores": {"novelty": {"high": 0.5}}},
+        **{f"z{number}": number for number in range(3)},
         "categories": [{"name": "A", "url": "u", "rank": 2}, {"name": "B", "url": "u", "rank": 3}],
     }
     file = lake.convert(*(lake.record(page, **grown) for page in range(3)))
@@ -195,7 +201,7 @@ def test_unknown_fields_are_kept_counted_and_told(mirror):
     assert 'mood (3 times, for example "calm' in line
     assert not {"\x1b", "\x9b"} & set(line)
     assert len(line) < 400
-    assert "kept in `extra`" in line
+    assert line.endswith("); 2 more (newest 1 hours; kept in `extra`)")
 
 
 # --- metrics, in a text that Prometheus' own parser reads ------------------------------------------------------------
@@ -216,6 +222,7 @@ def two(tmp_path_factory):
     made = Mirror(tmp_path_factory.mktemp("metrics") / "data")
     made.load_all((0, 1, 4))
     made.load(0, project="frwiki")
+    made.warehouse.record_statuses([HourStatus(made.lake.hour(2), "enwiki", 0, HourState.MISSING, "Lost.")])
     made.publish()
     return made
 
@@ -242,6 +249,11 @@ def test_each_figure_of_the_status_is_a_metric(two):
     assert samples["wme_gap_hours", "article_changes", "enwiki", "0"] == 2
     assert samples["wme_hours", "article_changes", "loaded"] == 4
     assert samples["wme_snapshot_loaded", "article_changes", "enwiki", "0"] == 1
+    later = parsed(metrics.text(two.status(4, hours=1, min_free_gb=0), now))
+    assert [later[f"wme_{name}", "article_changes", "enwiki", "0"] for name in ("gap_hours", "older_gap_hours")] == [
+        0,
+        1,
+    ]
     newest = samples["wme_newest_hour_timestamp_seconds", "article_changes", "frwiki", "0"]
     assert newest == two.lake.hour(0).timestamp()
 
@@ -266,6 +278,7 @@ def test_figures_of_the_stream_are_metrics(two):
     assert samples["wme_stream_running",] == 1
     assert samples["wme_stream_lag_seconds",] == 2.5
     assert samples["wme_stream_newest_event_timestamp_seconds",] == two.lake.hour(4).timestamp()
+    assert samples["wme_stream_kept_until_timestamp_seconds",] == two.lake.hour(52).timestamp()
     assert ("wme_stream_events_per_second",) not in samples
 
 

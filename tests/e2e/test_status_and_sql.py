@@ -81,19 +81,6 @@ def test_status_of_a_gap(filled, call, copy, hours):
     assert "To fetch: 2 files, 0." in call(*command.split(), "--dry-run", environ=environ).out
 
 
-def test_sql_answers_as_a_table(filled, call):
-    query = "SELECT project_id, 1234567 AS article_id, 1234567 AS n FROM projects LIMIT 1"
-    told = call("sql", query, environ=filled[0])
-    assert (told.code, told.err) == (0, "")
-    header, row = told.out.splitlines()
-    assert header.split() == ["project_id", "article_id", "n"]
-    assert row.split()[1:] == ["1234567", "1,234,567"]
-    told = call("sql", "SELECT '[red]x[/red]' AS a, '[/x]' AS b, chr(27) || '[31m' AS c", environ=filled[0]).done()
-    assert told.out.splitlines()[1].split() == ["[red]x[/red]", "[/x]", "\\x1b[31m"]
-    told = call("sql", "--limit", "2", "SELECT * FROM range(5)", environ=filled[0])
-    assert told.out.splitlines()[1:] == ["    0", "    1", "Showing 2 of 5 rows. Raise --limit to see more."]
-
-
 def test_sql_as_json_from_standard_input(filled, call):
     query = "SELECT name, event_at, categories, DATE '2026-01-01' AS day, 1.5::DECIMAL(4,1) AS d FROM articles LIMIT 2"
     told = call("sql", "--format", "json", environ=filled[0], stdin=query)

@@ -289,13 +289,3 @@ def test_kills_while_a_project_is_dropped_are_made_good_by_calling_it_again(call
     assert not files(data, "frwiki")
     assert files(data) == kept
     assert "contains no data for frwiki" in call("forget", "frwiki", "--yes", environ=both, history=True).out
-
-
-def test_forgetting_what_is_not_there(call, filled, tmp_path):
-    nothing = call("forget", "dewiki", "--yes", environ=filled[0])
-    assert (nothing.code, nothing.err.count("\n")) == (0, 1)
-    assert " contains no data for dewiki." in nothing.out
-    call("forget", "dewiki", environ={"WME_DATA": str(tmp_path / "none")}).done()
-    assert not (tmp_path / "none").exists()
-    for wrong in ("../x", "En", ""):
-        call("forget", wrong, environ=filled[0]).fails("is not a valid project. A valid example is enwiki.", code=2)

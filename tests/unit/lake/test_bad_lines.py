@@ -62,7 +62,6 @@ BAD_VALUES = [
     ("is_part_of.identifier", "frwiki", "is_part_of.identifier is not enwiki, which the archive is of."),
     ("namespace.identifier", 14, "namespace.identifier is not 0, which the archive is of."),
     ("event.type", "explosion", "event.type is not one of update, delete, visibility-change."),
-    # only the end is missing
     ("is_part_of.identifier", "enwik", "is_part_of.identifier is not enwiki, which the archive is of."),
     ("event.type", "updat", "event.type is not one of update, delete, visibility-change."),
 ]

@@ -17,15 +17,15 @@ from resources.tables import ARTICLE_CHANGES, REJECTED_LINES, version_of
 
 
 def changes(lake, count: int) -> list:
-    kinds = ["update", "update", "delete", "update", "visibility-change"]
-    return [lake.record(n, event={"type": kinds[n % 5], "date_created": "2026-11-19T05:00:00Z"}) for n in range(count)]
+    kinds = ["update", "update", "delete", "update", "visibility-change", "delete"]
+    return [lake.record(n, event={"type": kinds[n % 6], "date_created": "2026-11-19T05:00:00Z"}) for n in range(count)]
 
 
 def test_counts_and_places(lake, rows, tmp_path):
     made = lake.convert(*changes(lake, 10), b"bad")
     archive = lake.archive(lake.lines(*changes(lake, 10), b"bad"))
     assert (made.row_count, made.reject_count) == (10, 1)
-    assert (made.update_count, made.delete_count, made.visibility_change_count) == (6, 2, 2)
+    assert (made.update_count, made.delete_count, made.visibility_change_count) == (6, 3, 1)
     assert made.archive_bytes == archive.path.stat().st_size
     assert made.ndjson_bytes == len(lake.lines(*changes(lake, 10), b"bad"))
     assert made.lake_bytes == made.path.stat().st_size

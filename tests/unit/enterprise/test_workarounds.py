@@ -7,13 +7,16 @@ import logging
 import re
 import socket
 import ssl
+from http.client import HTTPException
 from importlib import metadata
+from unittest.mock import Mock
 
 import pytest
 import requests
 import urllib3
 from urllib3.util.retry import Retry
 
+from resources.enterprise.errors import Redactor, UnexpectedAnswer
 from resources.enterprise.http import workarounds
 from resources.enterprise.http.bounds import Deadline, current_deadline
 from resources.enterprise.http.workarounds import causes, reason
@@ -48,6 +51,16 @@ def test_errors_name_what_they_stem_from():
     assert reason(requests.exceptions.ConnectionError(tried)) == "the connection was refused"
     assert reason(urllib3.exceptions.ProtocolError("Connection broken", OSError(5, "I/O error"))).endswith("I/O error")
     assert not issubclass(urllib3.exceptions.HTTPError, requests.exceptions.RequestException)
+
+
+@pytest.mark.parametrize(
+    "kind", [ValueError, OverflowError, RecursionError, urllib3.exceptions.HTTPError, HTTPException]
+)
+def test_what_a_library_raises_is_an_error_of_the_client(kind):
+    ask = Mock(side_effect=kind("odd"), __name__="ask")
+    client = workarounds.guarded(type("Client", (), {"ask": ask, "redactor": Redactor()}))()
+    with pytest.raises(UnexpectedAnswer, match=rf"^`ask` failed on an unexpected value \({kind.__name__}: odd\)"):
+        client.ask()
 
 
 def test_answers_are_read_from_a_file_that_can_be_replaced(fake):

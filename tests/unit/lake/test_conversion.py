@@ -79,17 +79,11 @@ def test_workers_and_memory_follow_from_the_machine(monkeypatch):
 
 def test_digest_tells_what_decides_the_rows(lake, monkeypatch):
     archive = lake.archive(b"")
-    digests = {
-        digest_of(archive),
-        digest_of(archive, frozenset()),
-        digest_of(archive, frozenset({"html"})),
-        digest_of(replace(archive, version="f" * 32)),
-        digest_of(replace(archive, identifier="frwiki_namespace_0")),
-    }
-    monkeypatch.setattr("resources.lake.conversion.CONVERTER_VERSION", 10_000)
-    digests.add(digest_of(archive))
-    monkeypatch.setattr("resources.lake.conversion.version_of", lambda *_tables: 2)
-    digests.add(digest_of(archive))
+    others = (replace(archive, version="f" * 32), replace(archive, identifier="frwiki_namespace_0"))
+    digests = {*map(digest_of, (archive, *others)), *(digest_of(archive, frozenset(one)) for one in ((), {"html"}))}
+    for name, value in (("CONVERTER_VERSION", 10_000), ("version_of", lambda *_tables: 2)):
+        monkeypatch.setattr(f"resources.lake.conversion.{name}", value)
+        digests.add(digest_of(archive))
     assert len(digests) == 7
 
 

@@ -95,8 +95,8 @@ def test_an_event_of_the_stream_is_compared_with_the_clock(lake):
         for n in range(3)
     ]
     lines = lake.lines(*events, record(3, {"identifier": "e3", "date_published": FAR, "partition": 1, "offset": 3}))
-    told = {"service_now": lake.hour}  # the clock of the service counts as well
-    for behind, kept, more in ((0, 3, {}), (23 / 24, 3, {}), (2, 0, {}), (2, 3, told), (-40, 0, {}), (-40, 3, told)):
+    told, wrong = ({"service_now": lake.hour - DAY * days} for days in (0, 40))  # the service's clock counts as well
+    for behind, kept, more in ((0, 3, wrong), (23 / 24, 3, {}), (2, 0, {}), (2, 3, told), (-40, 0, {}), (-40, 3, told)):
         inside = lake.elsewhere(f"{behind} {kept}").layout
         stream = LiveLake(inside, "live_changes", datasets.ARTICLE_CHANGES.table)
         step = stream.add([lines], lake.hour - timedelta(days=behind), always=True, **more)

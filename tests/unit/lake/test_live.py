@@ -81,7 +81,7 @@ def test_it_says_since_when_each_project_and_namespace_is_kept(layout):
         return dict(lake.add([lines(record(1, offset))], NOW).kept_since)
 
     enwiki, frwiki, dewiki = ("enwiki", 0), ("frwiki", 0), ("dewiki", 0)
-    lake_of(layout).add([lines(record(1, 1))], NOW)  # without a scope, all is kept
+    lake_of(layout).add([lines(record(1, 1), record(2, 0))], NOW)  # without a scope, all is kept
     assert kept(enwiki, frwiki, offset=2) == {enwiki: NOW, frwiki: NOW}
     # one that is new is kept from where the stream was; one that was left out for a while has a gap
     assert kept(enwiki, dewiki, offset=3) == {enwiki: NOW, dewiki: NOW + timedelta(seconds=2)}

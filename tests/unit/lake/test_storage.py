@@ -101,7 +101,6 @@ def test_a_damaged_file_is_replaced_by_a_second_conversion(lake, monkeypatch, ca
         assert not converter.convert(archive, lake.layout, again=True).converted
         assert (storage.files, len(before)) == (before, 3)
         for path, (whole, when) in before.items():
-            # of the same length, without some bytes, and cut off
             for wrong in (
                 whole.replace(b"Page", b"page").replace(b"bad", b"Bad"),
                 whole[:-30] + whole[-25:],

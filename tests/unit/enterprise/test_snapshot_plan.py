@@ -124,8 +124,8 @@ def test_a_dry_run_tells_units_and_bytes_that_are_missing(offer):
     assert "2.0 GB already exist as one file" in plan.reason
     # what is there in the same version costs nothing
     for form, landed in (("whole", [offer.snapshot]), ("chunks", offer.chunks)):
-        plan = offer.plan(snapshots=0, chunks=0, free=0, landed=landed)
-        assert (plan.form, plan.unit_count, plan.missing_bytes, plan.missing) == (form, 0, 0, ())
+        plan = offer.plan(snapshots=0, chunks=0, free=0, landed=landed, keep_free_bytes=1)
+        assert (plan.form, plan.unit_count, plan.missing_bytes, plan.missing, plan.fits_disk) == (form, 0, 0, (), True)
         assert "costs nothing" in plan.cost
         check_together((plan,))
 

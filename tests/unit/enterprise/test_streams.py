@@ -130,7 +130,7 @@ class TestInbox:
         inbox.close()
         thread.join(120)
         assert not thread.is_alive()
-        assert inbox.take(0) == [b"full"]
+        assert (inbox.take(0), inbox.put(b"more")) == ([b"full"], False)
         with pytest.raises(ValueError, match="first"):
             inbox.take(0)
 
@@ -151,7 +151,7 @@ class TestRefusalsAndEnds:
         with client.stream(options=ONE) as stream:
             assert first(stream, 1) == [event(0, 1)]
 
-    def test_what_may_pass_is_tried_again_behind_what_was_committed(self, fake, client):
+    def test_what_may_pass_is_tried_again_behind_what_was_committed(self, fake, client, caplog):
         cut, silent = lines(event(3, 7), event(3, 8)), threading.Event()
         fake.script(
             STREAM,
@@ -163,9 +163,9 @@ class TestRefusalsAndEnds:
             # stays open: otherwise it would be opened again at once
             Reply(body=lines(event(3, 7), event(3, 8), event(3, 9)), chunked=True, cut=10_000, stall=silent),
         )
-        with client.stream(since=NOW, options=ONE) as stream:
+        with caplog.at_level("INFO"), client.stream(since=NOW, options=ONE) as stream:
             assert first(stream, 3) == [event(3, 7), event(3, 8), event(3, 9)]
-            assert stream.connections[0].opened == 6
+            assert (stream.connections[0].opened, "HTML page" in caplog.text) == (6, True)
         silent.set()
         asked = [request.json for request in fake.api.seen(STREAM, "POST")]
         assert [body["parts"] for body in asked[:6]] == [list(range(10))] * 6

@@ -99,7 +99,7 @@ def test_an_event_of_the_stream_is_compared_with_the_clock(lake):
     for behind, kept, more in ((0, 3, wrong), (23 / 24, 3, {}), (2, 0, {}), (2, 3, told), (-40, 0, {}), (-40, 3, told)):
         inside = lake.elsewhere(f"{behind} {kept}").layout
         stream = LiveLake(inside, "live_changes", datasets.ARTICLE_CHANGES.table)
-        step = stream.add([lines], lake.hour - timedelta(days=behind), always=True, **more)
+        step = stream.add([lines], lake.hour - timedelta(days=behind), **more)
         assert step is not None
         assert (step.row_count, step.reject_count) == (kept, 4 - kept)
         assert max(step.published_at.values(), default=lake.hour) == lake.hour

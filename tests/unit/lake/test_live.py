@@ -200,11 +200,11 @@ def test_small_files_become_large_ones_and_every_event_is_found_once(layout, mon
 def test_files_that_were_merged_stay_while_a_backup_copies_them(layout):
     lake, there = lake_of(layout), []
 
-    def next_hour(hour):
+    def next_hour(hour, seconds=3_700):
         for offset in range(8 * hour, 8 * hour + 8):
             lake.add([lines(record(0, offset))], NOW + timedelta(hours=hour))
         for path in lake.folder.rglob("*.parquet"):
-            os.utime(path, (path.stat().st_mtime - 3_700,) * 2)
+            os.utime(path, (path.stat().st_mtime - seconds,) * 2)
         there[:] = lake.folder.rglob("*.parquet")
         while lake.merge() is not None:
             pass
@@ -215,7 +215,10 @@ def test_files_that_were_merged_stay_while_a_backup_copies_them(layout):
         assert all(path.exists() for path in there)
     next_hour(2)
     assert not all(path.exists() for path in there)
-    assert stored(layout) == Counter((0, n) for n in range(24))
+    next_hour(3, seconds=0)
+    assert all(path.exists() for path in there)
+    assert stored(layout) == Counter((0, n) for n in range(32))
+    assert len([*lake.files()]) == 4  # one of each hour
 
 
 @pytest.mark.parametrize("name", ["live_changes/{}.parquet", "live_changes_rejects/{}.ndjson.gz"])

@@ -52,7 +52,6 @@ def texts(decoder: Decoder, block: bytes, column: str = "html") -> list:
     return decoded.batch.column(column).to_pylist()
 
 
-#: The first and last characters of each number of bytes, and beside those that stand for no characters.
 BOUNDS = "\x80\u07ff\u0800\ud7ff\ue000\uffff\U00010000\U0010ffff"
 PIECES = ["\\n", "\\u003c", "\\u00e9", "\\u07ff\\u0800", "\\ud83d\\udc3f", "é", "日", "🐿", '\\"', "\\\\", BOUNDS]
 

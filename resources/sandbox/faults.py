@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import builtins
-import gzip
 import hashlib
 import io
 import json
@@ -224,4 +223,5 @@ def _archive(members: list[tuple[str, bytes]]) -> bytes:
             info = tarfile.TarInfo(name)
             info.size, info.mode = len(text), 0o766
             tar.addfile(info, io.BytesIO(text))
-    return gzip.compress(plain.getvalue(), compresslevel=zlib.Z_BEST_SPEED, mtime=0)
+    # unlike the gzip module's header, this one is the same in all versions of Python
+    return zlib.compress(plain.getvalue(), zlib.Z_BEST_SPEED, wbits=31)

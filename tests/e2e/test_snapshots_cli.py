@@ -115,6 +115,9 @@ def test_plan_of_what_cannot_be_finished_exits_with_1(environ, call, account, ch
     assert is_sentence(told.err.removeprefix("Error: "))
     told = call("snapshots", "plan", "--chunks", "--json", NAME, OTHER, environ=environ)
     told.fails(json.loads(told.out)["obstacle"])
+    told = call("snapshots", "plan", "--json", "--most-units", "0", NAME, environ=environ)
+    told.fails(json.loads(told.out)["obstacle"])
+    assert "but the limit is 0" in told.err
     assert call("snapshots", "plan", "--chunks", "--beyond-quota", NAME, OTHER, environ=environ).code == 0
     assert call("snapshots", "plan", "--whole", NAME, OTHER, environ=environ).code == 1
 

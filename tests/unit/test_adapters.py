@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from resources import connection, machine
-from resources.adapters import ConfiguredEngine, ConfiguredLake, ConfiguredWarehouse
+from resources.adapters import ConfiguredEngine, ConfiguredEnterprise, ConfiguredLake, ConfiguredWarehouse
 from resources.connection import sandbox_settings
 from resources.data_folder import OriginError, origin_of
 from resources.datasets import ARTICLE_CHANGES, ENTITY_CHANGES, WIKIDATA
@@ -84,6 +84,15 @@ def test_who_cannot_wait_has_a_client_that_does_not(tmp_path):
             retry, limits = client._transport.retry, client._transport.limits
         assert (retry.retries, retry.connect_timeout, retry.read_timeout, retry.requests_per_second) == (*times, 7)
         assert (limits.answer_seconds, limits.keep_free_bytes) == (seconds or Limits().answer_seconds, 2_000_000_000)
+
+
+def test_a_run_may_choose_the_numbers_that_its_work_depends_on():
+    chosen = {
+        ConfiguredEnterprise: {"lookups_per_day", "check_pages"},
+        ConfiguredLake: {"max_record_mb", "min_free_gb", "grace_hours"},
+    }
+    for kind, names in chosen.items():
+        assert kind(Settings()).definition().config_schema.config_type.fields.keys() == names
 
 
 def test_memory_follows_the_machine_unless_it_is_set(monkeypatch):

@@ -7,6 +7,7 @@ import tarfile
 import pytest
 
 from resources.lake import ArchiveError, LakeError, convert
+from resources.lake.archive.buffers import Buffers
 from tests.unit.lake.conftest import tar_bytes
 
 
@@ -41,7 +42,9 @@ def test_a_member_without_lines_is_an_empty_hour_and_a_missing_archive_none(lake
         convert(archive, lake.elsewhere("other").layout)
 
 
-def test_what_is_no_archive_is_said(lake):
+def test_what_is_no_archive_is_said_and_keeps_no_buffer(lake, monkeypatch):
+    loans, take = [], Buffers.take
+    monkeypatch.setattr(Buffers, "take", lambda pool: loans.append(take(pool)) or loans[-1])
     whole = lake.archive(lake.lines(lake.record(1))).path.read_bytes()
     flipped = whole[:-6] + bytes([whole[-6] ^ 1]) + whole[-5:]
     extended = bytearray(tar_bytes([("é" * 80 + ".ndjson", b"{}\n")], format=tarfile.PAX_FORMAT))
@@ -58,6 +61,8 @@ def test_what_is_no_archive_is_said(lake):
         *((whole[:-cut], "damaged or truncated") for cut in (1, 4, 8)),
     ):
         assert words in str(refusal(lake, data))
+    assert loans
+    assert not any(loan._holders for loan in loans)
 
 
 def test_cut_off_gzip_names_member_and_offset(lake, small_blocks):

@@ -5,6 +5,7 @@ Pages are compared with their checksums where files are rewritten.
 
 import os
 import random
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -108,6 +109,13 @@ def test_rows_that_get_lost_and_what_was_read_are_noticed(layout, written, monke
     sizes = [path.stat().st_size for path in (layout.lake / "compacted").rglob("*.parquet")]
     assert made == CompactedFile(made.lake_path, ROWS, sum(sizes), "enwiki", "enwiki")
     assert (read, sum(counts.values())) == ([written.stat().st_size], ROWS)
+    # in several batches
+    monkeypatch.setattr("resources.lake.parquet.compaction.rows_at_once", lambda *_: 7)
+    source = replace(job(layout, written).sources[0], dropped_rows=(0, 6, 7, 8, 150, ROWS - 1))
+    dropped = replace(job(layout, written), sources=(source,), digest="cd" * 32)
+    ((made,), _), before = compact(dropped, layout), pq.read_table(written)["name"].to_pylist()
+    expected = sorted(name for place, name in enumerate(before) if place not in source.dropped_rows)
+    assert sorted(pq.read_table(layout.lake / made.lake_path)["name"].to_pylist()) == expected
     monkeypatch.setattr(
         "resources.lake.parquet.compaction.in_order", lambda some, *_: [pa.Table.from_batches(some)[1:]]
     )

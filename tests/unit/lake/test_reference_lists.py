@@ -6,7 +6,7 @@ import pytest
 
 from resources import datasets
 from resources.datasets import named
-from resources.lake import ListError, convert_list
+from resources.lake import ListError, convert_list, lists
 
 REAL = pathlib.Path(__file__).resolve().parents[4] / "shared" / "data" / "real" / "enterprise" / "metadata"
 
@@ -37,7 +37,7 @@ def test_project_with_unknown_fields(lake, rows):
     assert set(second.values()) == {"dewiki", None}
 
 
-def test_a_list_is_written_once_and_as_declared(lake):
+def test_a_list_is_written_once_and_as_declared(lake, monkeypatch):
     first = convert_list(named("codes"), b'[{"identifier":"wiki"}]', lake.layout)
     again = convert_list(named("codes"), b'[{"identifier":"wiki"}]', lake.layout)
     other = convert_list(named("codes"), b'[{"identifier":"wiki"},{"identifier":"wiktionary"}]', lake.layout)
@@ -48,6 +48,9 @@ def test_a_list_is_written_once_and_as_declared(lake):
     for dataset in datasets.LISTS:
         made = convert_list(dataset, b"[]", lake.layout)
         assert pq.read_schema(made.path).equals(dataset.table.schema)
+    monkeypatch.setattr(lists, "LISTS_VERSION", lists.LISTS_VERSION + 1)
+    later = convert_list(named("codes"), b'[{"identifier":"wiki"}]', lake.layout)
+    assert (later.converted, later.path == first.path) == (True, False)
 
 
 def test_a_damaged_file_is_written_again(lake):

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 import pipelines.cli
 from pipelines.cli import terminal
+from pipelines.process import interrupts
 from resources.formatting import printable
 from resources.warehouse import Warehouse
 from tests.builds import lay
@@ -38,6 +40,29 @@ def screen(monkeypatch):
         return found[:-1].decode().replace("\r\n", "\n")
 
     return shown
+
+
+BACKGROUND = """
+import fcntl, os, termios
+from pipelines.process import interrupts
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+if job := os.fork():
+    status = os.waitpid(job, os.WUNTRACED)[1]
+    os._exit(99 if os.WIFSTOPPED(status) else os.waitstatus_to_exitcode(status))
+os.setpgid(0, 0)
+interrupts._leave(termios.tcgetattr(0))
+os._exit(0)
+"""
+
+
+def test_a_job_in_the_background_of_a_shell_is_not_stopped_as_it_leaves():
+    outer, inner = os.openpty()
+    with os.fdopen(outer, "rb"), os.fdopen(inner, "rb") as screen:
+        command = [sys.executable, "-c", BACKGROUND]
+        done = subprocess.run(
+            command, stdin=screen, stderr=subprocess.PIPE, start_new_session=True, check=False, timeout=60
+        )
+    assert (done.returncode, done.stderr.decode()) == (0, f"{interrupts.SENTENCE}\n")
 
 
 @pytest.fixture

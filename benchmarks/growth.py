@@ -126,13 +126,19 @@ class _Age:
         return measure_command(arguments, clean | settings | {"WME_MIN_FREE_GB": "0", "WME_GRACE_HOURS": "0"})
 
     def _fill(self) -> None:
-        """Load the history hour by hour, but apply and publish changes only occasionally."""
+        """Load the history hour by hour, but apply, publish and merge its changes only occasionally."""
         for start in range(0, self.hours, _LOADED_AT_ONCE):
             self.say(f"{start:,} of {self.hours:,} hours loaded")
             some = range(start, min(self.hours, start + _LOADED_AT_ONCE))
             files = [self.pages.hour(number, self.changes) for number in some]
             measure(Work(operations.load_hours, (self.data, files)))
             measure(Work(operations.publish, (self.data,)))
+            self._merge(some.stop)
+
+    def _merge(self, number: int) -> None:
+        """Merge the row groups as a run does at this hour. A benchmark's history has no days between its runs."""
+        now = self.pages.first_hour + timedelta(hours=number)
+        measure(Work(operations.merge_row_groups, (self.data, now)))
 
     def _load_more(self) -> None:
         """Load, apply and publish each of the next hours separately."""
@@ -149,6 +155,7 @@ class _Age:
         before, files = self._text_digest(), self._lake_bytes()
         self._add("compaction", self._command(*_WME, "compact"))
         self.report.notes[f"{self.name}: lake before compaction, GB"] = sum(files) / 1e9
+        self._merge(self.hours + 24)
         measure(Work(operations.publish, (self.data,)))
         self._command(*_WME, "clean")
         if (after := self._text_digest()) != before:

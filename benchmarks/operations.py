@@ -13,6 +13,7 @@ from resources.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from resources.warehouse import ConvertedFile, Snapshot
 
@@ -44,6 +45,12 @@ def apply_changes(data: Path) -> None:
 def rebuild(data: Path) -> None:
     """Rebuild `articles` from all loaded data."""
     Warehouse(data).rebuild_articles()
+
+
+def merge_row_groups(data: Path, now: datetime) -> None:
+    """Merge the row groups of hourly loads, as a mirror does once a day. `now` must be a day after the last merge."""
+    if not Warehouse(data, clock=lambda: now).merge_row_groups():
+        raise RuntimeError(f"The row groups of {data} were not merged.")
 
 
 def publish(data: Path) -> Path:

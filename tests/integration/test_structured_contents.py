@@ -140,10 +140,8 @@ def test_from_the_sandbox_to_a_question(client, sandbox, library):
     for page, version, sections, boxes in rows:
         parsed = structured(newest[page]) or {}
         assert version == newest[page]["version"]["identifier"]
-        assert [text and json.loads(text) for text in (sections, boxes)] == [
-            parsed.get("sections"),
-            parsed.get("infoboxes"),
-        ]
+        found = [text and json.loads(text) for text in (sections, boxes)]
+        assert found == [parsed.get("sections"), parsed.get("infoboxes")]
     (label,) = library.ask("SELECT mode(label) FROM infobox_fields")[0]
     assert len(library.ask("FROM infobox_values(upper(?))", label)) > 1
     library.warehouse.drop_project("enwiki")
@@ -154,12 +152,9 @@ def test_from_the_sandbox_to_a_question(client, sandbox, library):
 
 def line_of(page: int, revision: int = 1, **parts: object) -> bytes:
     record = {
-        "name": f"Page {page}",
-        "identifier": page,
-        "version": {"identifier": revision},
-        "date_modified": f"2026-11-19T05:00:{revision % 60:02d}Z",
-        "is_part_of": {"identifier": "enwiki"},
-    }
+        "name": f"Page {page}", "identifier": page, "version": {"identifier": revision},
+        "date_modified": f"2026-11-19T05:00:{revision % 60:02d}Z", "is_part_of": {"identifier": "enwiki"},
+    }  # fmt: skip
     return json.dumps(record | parts).encode()
 
 
@@ -194,7 +189,7 @@ PARTS = """{"infoboxes": [{"type": "infobox", "name": "City", "has_parts": [{"ty
   [{"url": "b", "text": "B"}, {"url": "c", "text": "C"}], "citations": [{"identifier": "c1"}]}, {"type": "list",
   "has_parts": [{"type": "list_item", "value": "two", "links": [{"url": "d", "text": "D"}], "citations":
   [{"identifier": "c3"}], "table_references": [{"identifier": "t1"}]}]}, {"type": "section", "name": "Inner",
-  "has_parts": [{"type": "paragraph", "value": "deep"}]}]}],
+  "has_parts": [{"type": "paragraph", "value": "deep"}]}]}, {"type": "section", "name": "Empty"}],
 "tables": [{"identifier": "t1", "confidence_score": 0.9, "headers": [[{"value": "x"}, {"value": "y"}, {"value": "z"}]],
   "rows": [[{"value": "1"}, {"value": "2"}], [{"value": "3"}], []], "footers": [[{"value": "f"}]]}],
 "references": [{"identifier": "c1", "group": "note", "type": "web", "metadata": {"url": "m"}, "text": {"value": "x",
@@ -205,7 +200,8 @@ DERIVED = """{"infobox_fields": [
   [[1, 2, 1, 1], "$[0].has_parts[1].has_parts[0].has_parts[0]", 1, "City", "Land", "field", "m", "7", ["7", "8"], 1, 2],
   [[2, 1], "$[1].has_parts[0]", 2, "Other", null, "image", null, null, null, 0, 0]],
 "sections": [[[1], "$[0]", 1, "Abstract", ["Abstract"], "one\\ntwo", 3, 2, ["t1"]],
-  [[1, 3], "$[0].has_parts[2]", 2, "Inner", ["Abstract", "Inner"], "deep", 0, 0, []]],
+  [[1, 3], "$[0].has_parts[2]", 2, "Inner", ["Abstract", "Inner"], "deep", 0, 0, []],
+  [[2], "$[1]", 1, "Empty", ["Empty"], null, 0, 0, []]],
 "article_references": [[[1], "$[0]", "c1", "note", "web", null, "m", "x", "s", "{\\"url\\":\\"m\\"}"],
   [[2], "$[1]", "c2", null, null, "T", "g", null, null, "{\\"title\\":\\"T\\"}"]],
 "article_tables": [[[1], "$[0]", "t1", 0.9, 1, 3, 3, [["x", "y", "z"]], [["1", "2"], ["3"], []], [["f"]]]],
@@ -242,12 +238,7 @@ def test_forms_that_no_sample_has_are_asked_without_an_error(library):
     for number in range(11):
         deep = {"type": "section", "name": f"level {number}", "has_parts": [deep]}
     odd = [
-        {
-            "sections": "text",
-            "infoboxes": 7,
-            "references": {"identifier": "one", "text": {"value": "t"}},
-            "tables": "x",
-        },
+        {"sections": "x", "infoboxes": 7, "references": {"identifier": "one", "text": {"value": "t"}}, "tables": "x"},
         {
             "sections": [1, "a", None, [{"type": "section"}]],
             "infoboxes": [{"has_parts": {"type": "field"}}],

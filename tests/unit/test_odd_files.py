@@ -41,7 +41,7 @@ def write(content):
 #: What may lie in the place of a JSON file. The damaged ones are files all the same.
 DAMAGED = {
     "empty": write(b""), "list": write(b"[]"), "null": write(b"null"), "number": write(b"7"), "text": write(b'"text"'),
-    "broken": write(b'{"service": '), "other fields": write(b'{"a": [1]}'), "no UTF-8": write(b'{"a": "\xff\xfe"}'),
+    "broken": write(b'{"service": '), "other fields": write(b'{"a": [1]}'), "no UTF-8": write(b'{"service": "\xff"}'),
     "other types": write(b'{"service": 1, "day": 2, "spent": [], "published_at": {}, "identifier": 5}'),
     "deep": write(b"[" * 100_000), "zeros": write(bytes(4_096)),
 }  # fmt: skip

@@ -106,6 +106,7 @@ def test_without_its_archive_the_file_and_its_hour_stay_and_the_message_says_wha
         "1 load could not be restored: article_changes 2026-11-01 05:00 UTC: The enwiki_namespace_0 file "
     )
     assert format_repaired(replace(done, waiting=1)) == f"{postponed} {format_repaired(done)}"
+    assert format_repaired(replace(done, waiting=1, failures=[])) == postponed
     assert path.read_bytes() == b"short"
     assert len(bench.warehouse.publish().faulty_lake_files) == 1
     assert {project for project, _ in published(bench)} == {"dewiki", "frwiki", "itwiki"}

@@ -72,6 +72,7 @@ def answers(mirror, monkeypatch):
 
 def test_wrong_calls_are_refused_before_anything_is_made(mirror, answers):
     answers("refused")
+    assert CliRunner().invoke(cli.wme, ["forget", ""]).exit_code == 2
     assert not mirror.data.with_name("none").exists()
 
 

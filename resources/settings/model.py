@@ -33,7 +33,7 @@ class Settings(BaseModel):
 
     # the service stores user names in lower case
     username: Annotated[str, StringConstraints(to_lower=True)] | None = Field(
-        None, description="The account's user name. The sandbox is used if no account is configured."
+        None, description="The account's user name. The sandbox is used if no account is configured.", examples=["you"]
     )
     password: SecretStr | None = Field(None, description="The account's password.")
     projects: Annotated[
@@ -44,18 +44,22 @@ class Settings(BaseModel):
         ("enwiki", "frwiki", "simplewiki"),
         description="Projects to mirror, separated by commas. Required if an account is configured. Default: the "
         "sandbox's three projects.",
+        examples=["enwiki,frwiki"],
     )
     namespaces: Annotated[
         tuple[Annotated[int, Field(ge=0)], ...],
         types.of_text(types.split),
         Write("namespace numbers (0, 6, 10, 14), separated by commas"),
     ] = Field(
-        (0,), description="Namespaces to mirror: 0 (article), 6 (file), 10 (template), 14 (category). Default: `0`."
+        (0,),
+        description="Namespaces to mirror: 0 (article), 6 (file), 10 (template), 14 (category). Default: `0`.",
+        examples=["0"],
     )
     wikidata: types.Flag = Field(
         False,
         description="Set to `1` to mirror Wikidata items and properties as well. Wikidata is far larger than any other "
         "project. Default: `0`.",
+        examples=["1"],
     )
     bodies: Annotated[
         tuple[Literal["html", "wikitext"], ...],
@@ -64,26 +68,34 @@ class Settings(BaseModel):
     ] = Field(
         types.BODIES,
         description="Page text formats to store: `html`, `wikitext`, both, or `none`. Default: `html,wikitext`.",
+        examples=["html,wikitext"],
     )
     data: types.Folder = Field(
         "data",  # type: ignore[assignment]  # made absolute when it is read
         description="Folder for all downloaded and created data. Relative paths are resolved against the "
         "folder that contains `.env` (or the `--env-file`). `~/` is the home folder. `*`, `?` and `[` are not allowed. "
         "Default: `data`.",
+        examples=["data"],
     )
     contact: str | None = Field(
-        None, description="Operator contact to send to the service in the User-Agent header. Default: none."
+        None,
+        description="Operator contact to send to the service in the User-Agent header. Default: none.",
+        examples=["ops@example.org"],
     )
     anonymous: types.Flag = Field(
         False,
         description="Set to `1` if the service accepts requests from your IP address without a token. Default: `0`.",
+        examples=["1"],
     )
     sandbox: types.Flag = Field(
         default_factory=lambda given: given.get("username") is None and not given.get("anonymous"),
         description="Set to `1` to always use the sandbox, or to `0` to never use it. Default: `1` if no account is "
         "configured.",
+        examples=["1"],
     )
-    min_free_gb: types.Gigabytes = Field(1.0, description="Disk space (GB) that runs leave free. Default: `1`.")
+    min_free_gb: types.Gigabytes = Field(
+        1.0, description="Disk space (GB) that runs leave free. Default: `1`.", examples=["1"]
+    )
     max_record_mb: Annotated[
         int,
         Field(ge=16, le=1024),
@@ -95,6 +107,7 @@ class Settings(BaseModel):
         64,
         description="Maximum length of a record to convert, from 16 to 1024 MiB. Longer records are stored unmodified "
         "in `rejects`. Conversion requires memory equal to twelve times a record's length. Default: `64`.",
+        examples=["64"],
     )
     engine: Annotated[
         str,
@@ -104,12 +117,13 @@ class Settings(BaseModel):
         "threads",
         description="Engine that converts archives and compacts lake files. Use `threads` for local threads, or the "
         "URL of a Dask scheduler (`dask://host:8786`). Default: `threads`.",
+        examples=["dask://127.0.0.1:8786"],
     )
     workers: Annotated[int, Field(ge=1, le=64), Write("a whole number from 1 to 64")] = Field(
-        4, description="Number of parallel downloads. Default: `4`."
+        4, description="Number of parallel downloads. Default: `4`.", examples=["4"]
     )
     threads: Annotated[int | None, Field(ge=1, le=1024), Write("a whole number from 1 to 1,024")] = Field(
-        None, description="Number of conversion threads per process. Default: one per core."
+        None, description="Number of conversion threads per process. Default: one per core.", examples=["2"]
     )
     memory_mb: Annotated[
         int | None,
@@ -119,6 +133,7 @@ class Settings(BaseModel):
         None,
         description="Conversion memory limit (MiB) per process. A low memory limit also reduces the number of threads. "
         "Default: a quarter of the memory available to the process, at least 512.",
+        examples=["2048"],
     )
     first_hour: Annotated[
         datetime | None, types.of_text(types.hour), Write("an hour in UTC, for example 2026-11-20T05")
@@ -126,10 +141,12 @@ class Settings(BaseModel):
         None,
         description="First hour (UTC) to show in the Dagster UI. Archived hours are always shown. Default: the oldest "
         "hour that was available when the data folder was first used.",
+        examples=["2026-11-20T05"],
     )
     grace_hours: types.Hours = Field(
         24.0,
         description="Number of hours to keep replaced files for readers of an older published file. Default: `24`.",
+        examples=["24"],
     )
     requests_per_second: Annotated[
         float | None,
@@ -139,19 +156,24 @@ class Settings(BaseModel):
         None,
         description="Maximum number of requests per second, if the vendor has specified a limit. Each process applies "
         "the limit separately. Default: adjusted automatically after 429 responses.",
+        examples=["10"],
     )
     watchlist: Annotated[Path | None, types.of_text(types.file)] = Field(
         None,
         description="File that lists the pages to look up when they change. Each line has a project, a space and a "
         "title. A relative path is resolved against the folder that contains `.env`. Default: none.",
+        examples=["watchlist.txt"],
     )
     lookups_per_day: Annotated[int, Field(ge=0, le=types.LARGEST), types.COUNT] = Field(
-        100, description="Maximum number of lookups per UTC day for the watch list, repairs and checks. Default: `100`."
+        100,
+        description="Maximum number of lookups per UTC day for the watch list, repairs and checks. Default: `100`.",
+        examples=["100"],
     )
     check_pages: Annotated[int | None, Field(ge=0, le=types.LARGEST), types.COUNT] = Field(
         None,
         description="Number of pages in `articles` to compare with the service each day. Default: `10` with a paid "
         "account, otherwise none.",
+        examples=["10"],
     )
     publish_every: Annotated[
         timedelta | None,
@@ -162,6 +184,7 @@ class Settings(BaseModel):
         validation_alias="WME_PUBLISH",
         description="Publication schedule: `run` (after every run), the minimum interval in minutes, or `off`. "
         "Default: `run`.",
+        examples=["run"],
     )
     storage_version: Annotated[
         Annotated[str, StringConstraints(pattern=r"^v[0-9]+\.[0-9]+\.[0-9]+$")] | None,
@@ -170,6 +193,7 @@ class Settings(BaseModel):
         None,
         description="Storage version of the DuckDB files: `v1.5.0` for DuckDB 1.5 and later, or `v2.0.0`. The version "
         "cannot be lowered. Default: unchanged for existing files, and `v1.5.0` for new files.",
+        examples=["v1.5.0"],
     )
     ui_hosts: Annotated[
         tuple[Annotated[str, AfterValidator(types.known_host)], ...],
@@ -182,6 +206,7 @@ class Settings(BaseModel):
         (),
         description="Public host names of the Dagster UI behind a proxy, separated by commas. Include ports other than "
         "80 and 443. The UI rejects other host names, except `localhost` and `127.0.0.1`. Default: none.",
+        examples=["mirror.example.org"],
     )
     on_failure: Annotated[
         Annotated[SecretStr, AfterValidator(types.hook)] | None,
@@ -194,6 +219,7 @@ class Settings(BaseModel):
         None,
         description="Hook for failed Dagster runs. An `http(s)://` URL receives a JSON document in a POST request. A "
         "program receives the document on standard input. Default: none.",
+        examples=["https://ops.example.org/hooks/mirror"],
     )
     auth_url: types.Url = Field(Service.auth_url, description="URL of the login service. Default: the real service.")
     base_url: types.Url = Field(Service.base_url, description="URL of the content service. Default: the real service.")
@@ -204,6 +230,7 @@ class Settings(BaseModel):
         False,
         description="Set to `1` to allow `http://` URLs that point to other machines. With `http://`, passwords and "
         "tokens are not encrypted on the network. Default: `0`, which allows `http://` only for the local machine.",
+        examples=["1"],
     )
 
     def check(self) -> None:

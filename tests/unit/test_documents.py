@@ -30,7 +30,6 @@ from tests import generated
 from tests.commands import every
 from tests.contract import __main__ as contract
 from tests.documents import DECISIONS, DOCS, GUIDES, PAGES, ROOT, anchors, blocks, commands, name_of, prose
-from tests.settings_page import EXAMPLES
 from tests.unit.test_errors_travel import OURS
 
 MOST_LINES = 400
@@ -177,7 +176,7 @@ def test_variables_that_are_read_are_known_and_no_page_names_another():
 
 def test_examples_of_the_settings_can_be_used():
     fields = settings.Settings.model_fields
-    examples = {fields[name].validation_alias: example for name, example in EXAMPLES.items()}
+    examples = {field.validation_alias: field.examples[0] for field in fields.values() if field.examples}
     assert settings.read(examples).projects == ("enwiki", "frwiki")
 
 

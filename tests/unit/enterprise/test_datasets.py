@@ -7,11 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from resources import files
-from resources.datasets import ARTICLE_CHANGES, LISTS, SNAPSHOT_ARTICLES
+from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.enterprise import FetchOptions, Sidecar, check_together, errors, is_landed, read_listing, read_set
 from tests.unit.enterprise.loopback import error_reply, json_reply
 
-LICENCES = replace(LISTS[0], endpoint="licences")
 STRUCTURED = replace(ARTICLE_CHANGES, endpoint="structured/batches", quota="structured")
 DUMPS = replace(SNAPSHOT_ARTICLES, endpoint="structured/snapshots", is_chunked=False, quota="structured")
 NAME = "enwiki_namespace_0"

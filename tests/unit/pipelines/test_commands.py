@@ -3,7 +3,6 @@
 Sizes, paths and what depends on the machine or the moment have names there.
 """
 
-import json
 import re
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -17,14 +16,13 @@ from click.testing import CliRunner
 
 from assets.steps import stream
 from pipelines import cli
-from pipelines.cli import maintenance, records
+from pipelines.cli import maintenance
 from pipelines.operations.rebuild import verify
 from pipelines.report import dictionary, status
 from pipelines.report.page import content
 from resources.data_folder import claim
 from resources.engine import line_reporter
-from resources.enterprise import Listing, Query, StreamOptions
-from resources.enterprise.query import Kind
+from resources.enterprise import StreamOptions
 from resources.formatting import size_text
 from resources.tables import HourState
 from resources.warehouse import HourStatus, Warehouse
@@ -157,23 +155,3 @@ def test_a_stream_is_kept_as_the_options_say(mirror, answers, monkeypatch):
     assert timedelta(hours=2) <= datetime.now(UTC) - given["since"] < timedelta(hours=2, minutes=5)
     options = StreamOptions(connections=4, record_bytes=50 << 20)
     assert (given["step_seconds"], given["options"], given["ended"]()) == (3.0, options, False)
-
-
-def test_options_of_a_lookup_are_its_query_and_records_are_shown_line_by_line(capsys):
-    asked = []
-    command = click.command()(records.queried(Kind.ARTICLES, lambda **given: asked.append(given["asked"])))
-    words = "--project enwiki --language en --limit 2 --fields name,,version.* --fields url --filter a=1 --filter b=[1]"
-    assert CliRunner().invoke(command, [*words.split(), '--filter=c="0"', "--filter=d=NaN"]).exit_code == 0
-    filters = {"is_part_of.identifier": "enwiki", "in_language.identifier": "en", "a": 1, "b": "[1]", "c": "0"}
-    assert asked == [Query(fields=("name", "version.*", "url"), filters=filters | {"d": "NaN"}, limit=2)]
-
-    first = {"name": "A", "list": [*range(8)], "text": "x \n" * 200, "none": [], "of": {"b": True, "c": None}}
-    many = {f"k{number}": number for number in range(201)}
-    records._show(Listing(json.dumps([first, many]).encode(), (), "", START), "text")
-    start, rest = capsys.readouterr().out.split("\n\n")
-    lines = [f"{name:<4}  {value}" for name, value in many.items()]
-    assert rest.splitlines() == [*lines[:-1], "... --json prints the complete record."]
-    assert [re.sub(" +", " ", line) for line in start.splitlines()] == [
-        *("name A", *(f"list.{number} {number}" for number in range(6)), "list ... 8 in total"),
-        *(f"text {'x ' * 99}x... (600 characters)", "none []", "of.b true", "of.c null"),
-    ]

@@ -14,8 +14,8 @@ import pytest
 
 from resources.engine import Engine
 from resources.enterprise import EnterpriseClient, FetchOptions, Limits, Sidecar, errors, superseded
+from resources.files import md5_of
 from resources.sandbox import Settings, running
-from tests.intact import is_intact
 from tests.integration.conftest import NOW
 from tests.integration.daemon import PASSWORD, QUICK
 from tests.unit.enterprise.fake_service import FakeService
@@ -72,7 +72,7 @@ def test_in_chunks_it_costs_one_unit_for_each_and_nothing_again(client, sandbox,
     assert used(client) == (0, count)
     assert asked(sandbox) == sum(d.unit_count for d in done) == count
     assert [d.path for d in done] == [p.target for p in plan.files]
-    assert all(is_intact(d.path) and Sidecar.read(d.path).version == d.version for d in done)
+    assert all(md5_of(d.path) == Sidecar.read(d.path).version == d.version for d in done)
     assert not unfinished(plan)
     size = sum(d.size_bytes for d in done)
     assert sum(seen) == size
@@ -99,7 +99,7 @@ def test_a_version_that_changes_half_way_is_noticed(client, sandbox, plan, folde
     assert not plan.manifest.exists()
     assert not unfinished(plan)
     kept = landed(plan)
-    assert all(is_intact(p.target) for p in kept)
+    assert all(md5_of(p.target) == Sidecar.read(p.target).version for p in kept)
     fresh = client.snapshots.plan(NAME, folder, CHUNKS)
     assert not error.retryable
     assert f"The service replaced {NAME} after it was planned" in error.message
@@ -236,7 +236,7 @@ def test_a_process_that_is_ended_costs_one_unit_for_each_file_in_flight(
     there, left, spent = landed(plan), in_flight(folder), used(client)[product]
     flying = spent - len(there)
     assert len(left) <= flying <= workers
-    assert all(is_intact(piece.target) for piece in there)
+    assert all(md5_of(piece.target) == Sidecar.read(piece.target).version for piece in there)
 
     again = client.snapshots.plan(NAME, folder)
     assert again.form == form
@@ -245,7 +245,7 @@ def test_a_process_that_is_ended_costs_one_unit_for_each_file_in_flight(
     done = client.snapshots.download(again)
     assert used(client)[product] <= len(plan.files) + flying
     assert sum(d.resumed_bytes for d in done) == sum(left.values())
-    assert all(is_intact(piece.target) for piece in again.files)
+    assert all(md5_of(piece.target) == Sidecar.read(piece.target).version for piece in again.files)
     assert not unfinished(again)
     assert again.manifest.exists()
 

@@ -87,11 +87,8 @@ def test_who_cannot_wait_has_a_client_that_does_not(tmp_path):
 
 
 def test_a_run_may_choose_the_numbers_that_its_work_depends_on():
-    chosen = {
-        ConfiguredEnterprise: {"lookups_per_day", "check_pages"},
-        ConfiguredLake: {"max_record_mb", "min_free_gb", "grace_hours"},
-    }
-    for kind, names in chosen.items():
+    numbers = {"max_record_mb", "min_free_gb", "grace_hours"}
+    for kind, names in ((ConfiguredEnterprise, {"lookups_per_day", "check_pages"}), (ConfiguredLake, numbers)):
         assert kind(Settings()).definition().config_schema.config_type.fields.keys() == names
 
 

@@ -61,8 +61,7 @@ def test_what_is_no_archive_is_said_and_keeps_no_buffer(lake, monkeypatch):
         *((whole[:-cut], "damaged or truncated") for cut in (1, 4, 8)),
     ):
         assert words in str(refusal(lake, data))
-    assert loans
-    assert not any(loan._holders for loan in loans)
+    assert {loan._holders for loan in loans} == {0}
 
 
 def test_cut_off_gzip_names_member_and_offset(lake, small_blocks):

@@ -76,10 +76,10 @@ class Account:
 @pytest.fixture(scope="session")
 def service(tmp_path_factory):
     """A sandbox with a small world on the real clock, as processes of their own meet it."""
-    settings = Settings(
-        state=tmp_path_factory.mktemp("service"), projects=PROJECTS, changes_per_hour=60, body_bytes=2000
-    )
-    with running(settings) as sandbox:
+    state, small = tmp_path_factory.mktemp("service"), {"changes_per_hour": 60, "body_bytes": 2000}
+    # the day's snapshots are older than all `hours`, also just after midnight
+    then = datetime.now(UTC) - timedelta(hours=8)
+    with running(Settings(state=state, projects=PROJECTS, snapshot_hour=then.hour, **small)) as sandbox:
         yield sandbox
 
 

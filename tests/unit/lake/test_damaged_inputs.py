@@ -109,7 +109,6 @@ def test_rows_that_get_lost_and_what_was_read_are_noticed(layout, written, monke
     sizes = [path.stat().st_size for path in (layout.lake / "compacted").rglob("*.parquet")]
     assert made == CompactedFile(made.lake_path, ROWS, sum(sizes), "enwiki", "enwiki")
     assert (read, sum(counts.values())) == ([written.stat().st_size], ROWS)
-    # in several batches
     monkeypatch.setattr("resources.lake.parquet.compaction.rows_at_once", lambda *_: 7)
     source = replace(job(layout, written).sources[0], dropped_rows=(0, 6, 7, 8, 150, ROWS - 1))
     dropped = replace(job(layout, written), sources=(source,), digest="cd" * 32)

@@ -1,7 +1,4 @@
-"""Whole answers of commands about mirrors made by hand, as `answers.txt` has them: numbers, names and what to do next.
-
-Sizes, paths and what depends on the machine or the moment have names there.
-"""
+"""Whole answers of commands about mirrors made by hand, as `answers.txt` has them; what varies has a name there."""
 
 import re
 from datetime import UTC, datetime, timedelta

@@ -58,10 +58,8 @@ os._exit(0)
 def test_a_job_in_the_background_of_a_shell_is_not_stopped_as_it_leaves():
     outer, inner = os.openpty()
     with os.fdopen(outer, "rb"), os.fdopen(inner, "rb") as screen:
-        command = [sys.executable, "-c", BACKGROUND]
-        done = subprocess.run(
-            command, stdin=screen, stderr=subprocess.PIPE, start_new_session=True, check=False, timeout=60
-        )
+        job = {"stdin": screen, "stderr": subprocess.PIPE, "start_new_session": True, "timeout": 60}
+        done = subprocess.run([sys.executable, "-c", BACKGROUND], check=False, **job)
     assert (done.returncode, done.stderr.decode()) == (0, f"{interrupts.SENTENCE}\n")
 
 

@@ -82,6 +82,7 @@ def test_everything_is_there(library, lake):
     about = f"{duckdb.__version__} 2 {(library.data / 'lake').resolve()} 0 2026-11-02T06:00:00+00:00"
     about += f" {library.publication().revision} {digest()} sandbox {OLDEST_STORAGE}"
     assert library.sql(query).rows == [(about,)]
+    assert library.sql("SELECT value IS NOT NULL FROM about WHERE name = 'attribution'").rows == [(True,)]
     assert [row.state for row in library.coverage()] == ["loaded", "loaded"]
     assert [row.first_gap_at for row in library.project_states()] == [None]
     assert [row.row_count for row in library.summary([lake.hour(1)])] == [2]

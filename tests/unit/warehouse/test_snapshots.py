@@ -261,3 +261,13 @@ def test_question_for_one_version_opens_its_files_only(lake, warehouse):
     ).rows == [("A",)]
     with pytest.raises(QueryError):
         warehouse.sql("SELECT html FROM article_bodies")
+
+
+def test_lake_file_of_a_snapshot_that_is_gone_is_left_out_and_said(lake, warehouse):
+    snapshot = lake.snapshot([[lake.change(1, "A", 1, html="a")], [lake.change(2, "B", 1, html="b")]])
+    warehouse.load_snapshot(snapshot)
+    warehouse.apply_changes()
+    snapshot.files[0].path.unlink()
+    made = warehouse.publish()
+    assert (made.lake_file_count, made.missing_lake_file_count) == (1, 1)
+    assert warehouse.sql("SELECT html, (SELECT count(*) FROM articles) FROM article_bodies").rows == [("b", 2)]

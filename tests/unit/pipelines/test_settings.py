@@ -66,8 +66,7 @@ def test_lists_are_split_and_times_to_publish_are_read():
     )
     assert (settings.projects, settings.namespaces) == (("enwiki", "frwiki"), (0, 10))
     assert settings.bodies == ("html",)
-    assert read(ACCOUNT | {"WME_BODIES": "none"}).bodies == ()
-    assert read({}).storage_version is None  # that of an existing file
+    assert (read(ACCOUNT | {"WME_BODIES": "none"}).bodies, read({}).storage_version) == ((), None)
     assert read({}).publish_every == read({"WME_PUBLISH": "run"}).publish_every == timedelta(0)
     assert read({"WME_PUBLISH": "90"}).publish_every == timedelta(minutes=90)
     assert read({"WME_PUBLISH": "off"}).publish_every is None

@@ -129,7 +129,7 @@ def _note_failed(context: dg.AssetExecutionContext, enterprise: EnterpriseResour
 def _kept(
     context: dg.AssetExecutionContext, lake: LakeResource, store: Warehouse, every: timedelta | None
 ) -> dict[str, Any]:
-    """Maintain the mirror once a day after a publication. Failures are logged and do not fail the run.
+    """Maintain the mirror after a publication. Failures are logged and do not fail the run.
 
     Return metadata about this work, and the times of the last and the next publication.
     """

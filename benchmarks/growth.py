@@ -132,13 +132,7 @@ class _Age:
             some = range(start, min(self.hours, start + _LOADED_AT_ONCE))
             files = [self.pages.hour(number, self.changes) for number in some]
             measure(Work(operations.load_hours, (self.data, files)))
-            measure(Work(operations.publish, (self.data,)))
-            self._merge(some.stop)
-
-    def _merge(self, number: int) -> None:
-        """Merge the row groups as a run does at this hour. A benchmark's history has no days between its runs."""
-        now = self.pages.first_hour + timedelta(hours=number)
-        measure(Work(operations.merge_row_groups, (self.data, now)))
+            measure(Work(operations.maintain, (self.data,)))
 
     def _load_more(self) -> None:
         """Load, apply and publish each of the next hours separately."""
@@ -155,8 +149,7 @@ class _Age:
         before, files = self._text_digest(), self._lake_bytes()
         self._add("compaction", self._command(*_WME, "compact"))
         self.report.notes[f"{self.name}: lake before compaction, GB"] = sum(files) / 1e9
-        self._merge(self.hours + 24)
-        measure(Work(operations.publish, (self.data,)))
+        measure(Work(operations.maintain, (self.data,)))
         self._command(*_WME, "clean")
         if (after := self._text_digest()) != before:
             raise RuntimeError(f"The compaction changed page text (count, digest): {before} before, {after} after.")

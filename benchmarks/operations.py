@@ -13,7 +13,6 @@ from resources.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
 
     from resources.warehouse import ConvertedFile, Snapshot
 
@@ -47,10 +46,11 @@ def rebuild(data: Path) -> None:
     Warehouse(data).rebuild_articles()
 
 
-def merge_row_groups(data: Path, now: datetime) -> None:
-    """Merge the row groups of hourly loads, as a mirror does once a day. `now` must be a day after the last merge."""
-    if not Warehouse(data, clock=lambda: now).merge_row_groups():
-        raise RuntimeError(f"The row groups of {data} were not merged.")
+def maintain(data: Path) -> Path:
+    """Publish the warehouse and merge its small row groups, as runs do. Return the path of the published file."""
+    path = publish(data)
+    Warehouse(data).merge_row_groups()
+    return path
 
 
 def publish(data: Path) -> Path:

@@ -9,7 +9,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,8 +40,8 @@ _WRITERS, _READERS = Instances(), Instances()
 _REFUSALS = (duckdb.IOException, duckdb.InternalException, duckdb.FatalException, duckdb.SerializationException)
 #: Oldest storage version, which every supported client (DuckDB 1.5 and later) can read.
 OLDEST_STORAGE = "v1.5.0"
-#: Minimum time between merges, because merging costs as much as loading the rows.
-_BETWEEN_MERGES = timedelta(days=1)
+#: Number of transactions between merges. Each appends at most one row group to a table, and an hour takes two or three.
+_BETWEEN_MERGES = 48
 
 
 @contextlib.contextmanager
@@ -267,19 +267,18 @@ def raise_revision(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("UPDATE internal.meta SET revision = revision + 1")
 
 
-def merge_row_groups(build: Build) -> bool:
-    """Merge the small row groups of hourly loads, at most once a day. Return True if the merge ran.
+def merge_row_groups(build: Build, after: int = _BETWEEN_MERGES) -> bool:
+    """Merge small row groups if `after` transactions have changed data since the last merge. Return True if so.
 
-    Merging affects only speed and size. A merge holds the lock and takes about 20 µs of CPU time per row loaded that
-    day. `merged_at` is updated first, because a checkpoint merges row groups only if the file has changed since the
-    last checkpoint.
+    Merging affects only speed and size. A merge holds the lock and takes about 20 µs of CPU time per row loaded since
+    the last merge. `merged_revision` is updated first, because a checkpoint merges row groups only if the file has
+    changed since the last checkpoint.
     """
-    connection, _, now = build
-    [(merged_at,)] = answer(connection, "SELECT merged_at FROM internal.meta")
-    if merged_at is not None and timedelta(0) <= now - merged_at < _BETWEEN_MERGES:
-        return False
-    connection.execute("UPDATE internal.meta SET merged_at = ?", [now])
-    # the next writer resets this limit to 0
-    connection.execute("RESET max_vacuum_tasks")
-    connection.execute("CHECKPOINT")
-    return True
+    connection = build.connection
+    due = "UPDATE internal.meta SET merged_revision = revision WHERE revision - merged_revision >= ?"
+    [(merges,)] = connection.execute(due, [after]).fetchall()
+    if merges:
+        # the next writer resets this limit to 0
+        connection.execute("RESET max_vacuum_tasks")
+        connection.execute("CHECKPOINT")
+    return bool(merges)

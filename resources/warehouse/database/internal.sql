@@ -1,15 +1,16 @@
 -- Internal tables of the build file, in addition to the declared ones.
 -- schema_version: version of the tables. prepared_version: version of the views and macros for analysts
--- (views/analysts.py). revision: incremented by each transaction that changes published data. merged_at: when DuckDB
--- last merged small row groups. is_complete: false after a damaged file was replaced, until all data is loaded again.
+-- (views/analysts.py). revision: incremented by each transaction that changes published data. is_complete: false after
+-- a damaged file was replaced, until all data is loaded again. merged_revision: the revision at the last merge of small
+-- row groups.
 CREATE TABLE IF NOT EXISTS internal.meta (
   schema_version VARCHAR NOT NULL,
   revision BIGINT NOT NULL,
   prepared_version VARCHAR,
   is_complete BOOLEAN NOT NULL,
-  merged_at TIMESTAMPTZ
+  merged_revision BIGINT NOT NULL
 );
-INSERT INTO internal.meta SELECT '', 0, NULL, true, NULL WHERE NOT EXISTS (FROM internal.meta);
+INSERT INTO internal.meta SELECT '', 0, NULL, true, 0 WHERE NOT EXISTS (FROM internal.meta);
 COMMENT ON TABLE internal.meta IS {keys};
 
 -- The base snapshot of each project and namespace: its newest loaded version.

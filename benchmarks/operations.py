@@ -47,10 +47,9 @@ def rebuild(data: Path) -> None:
 
 
 def maintain(data: Path) -> Path:
-    """Publish the warehouse and merge its small row groups, as runs do. Return the path of the published file."""
-    path = publish(data)
+    """Merge small row groups and publish, as a run does. Return the path of the published file."""
     Warehouse(data).merge_row_groups()
-    return path
+    return publish(data)
 
 
 def publish(data: Path) -> Path:

@@ -25,7 +25,7 @@ HALF_HOUR = timedelta(minutes=30)
 def test_runs_publish_when_it_is_due_and_people_when_they_ask(bench, publish, monkeypatch):
     note(bench, 0, HourState.EMPTY)
     note(bench, 3, HourState.EMPTY)
-    merge = functools.partialmethod(Warehouse.merge_row_groups, after=2)
+    merge = functools.partialmethod(Warehouse.merge_row_groups, after=1)
     monkeypatch.setattr(Warehouse, "merge_row_groups", merge)
     made = publish(None)
     assert made["changed"] is False
@@ -41,6 +41,7 @@ def test_runs_publish_when_it_is_due_and_people_when_they_ask(bench, publish, mo
     assert publish(30)["changed"] is False
     bench.clock.advance(minutes=1)
     assert publish(30)["changed"] is True
+    assert bench.warehouse.sql("SELECT revision - merged_revision FROM internal.meta").rows == [(0,)]
     assert bench.warehouse.publication().published_at == first.published_at + HALF_HOUR
     note(bench, 1)
     assert publish(None, tags={"wme/publish": "another word"})["changed"] is True

@@ -68,15 +68,17 @@ class Reader:
     def project_rows(self, project_id: str) -> dict[str, int]:
         """Return a project's row count in each table that contains rows of the project."""
         moved = {one.name for one in datasets.datasets() if one.leaves_warehouse}
+        tables = ("articles", *of_projects())
         counts = (
             # the ledger's counts include changes in the lake
             f"SELECT '{table}', CAST(coalesce(sum(row_count - duplicate_count), 0) AS BIGINT) FROM loads "  # noqa: S608
             f"WHERE table_name = '{table}' AND project_id = $1"
             if table in moved
             else f"SELECT '{table}', count(*) FROM {table} WHERE project_id = $1"  # noqa: S608  declared names
-            for table in ("articles", *of_projects())
+            for table in tables
         )
-        return {table: count for table, count in self._build(" UNION ALL ".join(counts), [project_id]) if count}
+        found = dict(self._build(" UNION ALL ".join(counts), [project_id]))
+        return {table: found[table] for table in tables if found[table]}
 
     def dropped_in(self, project_id: str) -> int:
         """Return the number of compacted files that still contain masked rows of a project."""

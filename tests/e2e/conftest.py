@@ -57,20 +57,12 @@ class Account:
     password: str
 
     def environ(self, data, **more):
+        url, realtime, projects = self.sandbox.url, self.sandbox.realtime_url, ",".join(PROJECTS)
         return {
-            "WME_SANDBOX": "0",
-            "WME_USERNAME": self.username,
-            "WME_PASSWORD": self.password,
-            "WME_AUTH_URL": self.sandbox.url,
-            "WME_BASE_URL": self.sandbox.url,
-            "WME_REALTIME_URL": self.sandbox.realtime_url,
-            "WME_PROJECTS": ",".join(PROJECTS),
-            "WME_MIN_FREE_GB": "0",
-            "WME_DATA": str(data),
-            "DAGSTER_DISABLE_TELEMETRY": "1",
-            "PYTHONPATH": str(ROOT),
-            **more,
-        }
+            "WME_SANDBOX": "0", "WME_USERNAME": self.username, "WME_PASSWORD": self.password, "WME_AUTH_URL": url,
+            "WME_BASE_URL": url, "WME_REALTIME_URL": realtime, "WME_PROJECTS": projects, "WME_MIN_FREE_GB": "0",
+            "WME_DATA": str(data), "DAGSTER_DISABLE_TELEMETRY": "1", "PYTHONPATH": str(ROOT), **more,
+        }  # fmt: skip
 
 
 @pytest.fixture(scope="session")

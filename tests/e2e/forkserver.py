@@ -41,16 +41,11 @@ from tests import scripts_once
 
 #: Where each phase is entered: the objects that hold the function, its name, the phase.
 PHASES: tuple[tuple[Any, str, str], ...] = (
-    (Lists, "records", "reference"),
-    (hour, "fetch_hour", "download"),
-    (hourly_run, "attempts", "convert"),
-    (hour, "load_hour", "load"),
-    (snapshot_sets, "fetch_snapshot", "download snapshot"),
-    (snapshots, "convert_archives", "convert snapshot"),
-    (snapshot_sets, "load_snapshot", "load snapshot"),
-    (Warehouse, "apply_changes", "apply"),
-    (Warehouse, "publish", "publish"),
-)
+    (Lists, "records", "reference"), (hour, "fetch_hour", "download"), (hourly_run, "attempts", "convert"),
+    (hour, "load_hour", "load"), (snapshot_sets, "fetch_snapshot", "download snapshot"),
+    (snapshots, "convert_archives", "convert snapshot"), (snapshot_sets, "load_snapshot", "load snapshot"),
+    (Warehouse, "apply_changes", "apply"), (Warehouse, "publish", "publish"),
+)  # fmt: skip
 
 
 def watch(tell, phases=PHASES):

@@ -172,12 +172,9 @@ def test_the_pages_ask_no_other_host_and_complain_of_nothing(mirror, page):
     page.on("console", lambda told: complaints.append(told.text) if told.type == "error" else None)
     page.on("pageerror", lambda error: complaints.append(str(error)))
     for path, shown in (
-        ("/assets", "published"),
-        ("/asset-groups", "archive"),
-        ("/automation", "discover_hours"),
-        ("/jobs", "hour_to_published"),
-        ("/deployment/concurrency", "snapshots"),
-    ):
+        ("/assets", "published"), ("/asset-groups", "archive"), ("/automation", "discover_hours"),
+        ("/jobs", "hour_to_published"), ("/deployment/concurrency", "snapshots"),
+    ):  # fmt: skip
         show(page, mirror.url + path)
         expect(page.get_by_text(shown).first).to_be_visible()
     assert hosts == {mirror.url.removeprefix("http://")}

@@ -100,10 +100,7 @@ def test_a_killed_run_is_ended_in_the_history_and_blocks_nobody(account, runner,
     with dg.DagsterInstance.from_config(str(home)) as instance:
         found = [(run.job_name, run.status.value) for run in instance.get_runs()]
     assert found == [
-        ("publish", "SUCCESS"),
-        ("hours", "SUCCESS"),
-        ("publish", "FAILURE"),
-        ("hours", "SUCCESS"),
+        ("publish", "SUCCESS"), ("hours", "SUCCESS"), ("publish", "FAILURE"), ("hours", "SUCCESS"),
         ("hours", "FAILURE"),
-    ]
+    ]  # fmt: skip
     assert list((home / "processes").iterdir()) == []

@@ -167,13 +167,9 @@ def test_rows_that_do_not_fit_a_terminal_stand_below_one_another(monkeypatch, ca
     monkeypatch.setattr(terminal, "OUT", terminal.Console(width=40, highlight=False))
     terminal.show(["a_long_name_of_a_column", "another_long_name"], [("x" * 30, 1234567), ("y", None)])
     assert capsys.readouterr().out.splitlines() == [
-        "row 1",
-        "a_long_name_of_a_column  " + "x" * 30,
-        "another_long_name        1,234,567",
-        "row 2",
-        "a_long_name_of_a_column  y",
-        "another_long_name        ",
-    ]
+        "row 1", "a_long_name_of_a_column  " + "x" * 30, "another_long_name        1,234,567", "row 2",
+        "a_long_name_of_a_column  y", "another_long_name        ",
+    ]  # fmt: skip
     terminal.show(["name", "spare"], [("x" * 30, "y" * 20)], spare=["spare"])
     assert [line.strip() for line in capsys.readouterr().out.splitlines()] == ["name", "x" * 30]
     terminal.show(["a", "b"], [(True, datetime(2026, 1, 1, 5, tzinfo=UTC)), (False, None)])

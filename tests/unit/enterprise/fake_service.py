@@ -79,14 +79,11 @@ class FakeService:
         project, _, namespace = identifier.partition("_namespace_")
         self.objects[identifier] = content
         self.records[identifier] = {
-            "identifier": identifier,
-            "version": version or hashlib.md5(content).hexdigest(),
-            "date_modified": "2026-11-01T06:04:11.123456789Z",
-            "is_part_of": {"identifier": project},
-            "in_language": {"identifier": "en"},
-            "namespace": {"identifier": int(namespace.partition("_")[0])},
+            "identifier": identifier, "version": version or hashlib.md5(content).hexdigest(),
+            "date_modified": "2026-11-01T06:04:11.123456789Z", "is_part_of": {"identifier": project},
+            "in_language": {"identifier": "en"}, "namespace": {"identifier": int(namespace.partition("_")[0])},
             "size": {"value": (len(content) if size is None else size) / 1e6, "unit_text": "MB"},
-        }
+        }  # fmt: skip
         return self.records[identifier]
 
     def add_snapshot(self, identifier, *contents):

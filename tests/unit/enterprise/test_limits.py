@@ -92,14 +92,11 @@ def test_blanks_that_were_compressed_to_nothing_are_given_up(make_client, fake, 
 @pytest.mark.parametrize(
     ("opening", "piece"),
     [
-        (b"HTTP/1.1 200 O", b"K"),
-        (b"HTTP/1.1 200 OK\r\nX-A: ", b"a"),
-        (head(200, "Content-Length: 1000000"), b" "),
-        (head(200, "Transfer-Encoding: chunked") + b"5;", b"x"),
-        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        (b"HTTP/1.1 200 O", b"K"), (b"HTTP/1.1 200 OK\r\nX-A: ", b"a"), (head(200, "Content-Length: 1000000"), b" "),
+        (head(200, "Transfer-Encoding: chunked") + b"5;", b"x"), (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
         (head(401), b" "),
     ],
-)
+)  # fmt: skip
 def test_a_byte_now_and_then_is_not_waited_for(make_client, fake, opening, piece):
     """The read timeout is never met here: only the deadline of the whole answer ends it."""
     sender = Sender(opening, piece, pause=0.02)

@@ -132,14 +132,11 @@ def test_memory_is_that_of_the_longest_record_and_not_of_the_archive(model):
 def test_typed_records_are_made_from_the_declarations():
     editor = {"name": "A", "is_bot": True}
     record = {
-        "name": "Earth",
-        "identifier": 9,
+        "name": "Earth", "identifier": 9,
         "version": {"identifier": 7, "editor": editor, "size": {"value": 2.6124e4}, "tags": ["mw-undo"]},
-        "date_modified": "2026-11-19T05:10:11.123456789+01:00",
-        "date_created": "2026-11-19T05:10:11",
-        "categories": [{"name": "Category:X"}],
-        "brand_new": {"a": 1},
-    }
+        "date_modified": "2026-11-19T05:10:11.123456789+01:00", "date_created": "2026-11-19T05:10:11",
+        "categories": [{"name": "Category:X"}], "brand_new": {"a": 1},
+    }  # fmt: skip
     [page], problem = read(pack(("a.ndjson", [json.dumps(record).encode()])), record_model(ARTICLE_CHANGES))
     assert problem is None
     assert (page.name, page.identifier, page.version.identifier) == ("Earth", 9, 7)
@@ -226,12 +223,9 @@ def test_recorded_sizes_add_up():
 
 def batch(**changes):
     record = {
-        "identifier": "enwiki_namespace_0",
-        "version": "0" * 32,
-        "date_modified": "2026-11-01T06:04:11.123456789Z",
-        "is_part_of": {"identifier": "enwiki"},
-        "namespace": {"identifier": 0},
-    }
+        "identifier": "enwiki_namespace_0", "version": "0" * 32, "date_modified": "2026-11-01T06:04:11.123456789Z",
+        "is_part_of": {"identifier": "enwiki"}, "namespace": {"identifier": 0},
+    }  # fmt: skip
     return models.Batch.model_validate_json(json.dumps(record | changes))
 
 

@@ -25,13 +25,10 @@ OLD = "0" * 32
 
 def record(identifier, size, **more):
     return {
-        "identifier": identifier,
-        "version": hashlib.md5(identifier.encode()).hexdigest(),
-        "is_part_of": {"identifier": "enwiki"},
-        "namespace": {"identifier": 0},
-        "size": {"value": size / 1e6, "unit_text": "MB"},
-        **more,
-    }
+        "identifier": identifier, "version": hashlib.md5(identifier.encode()).hexdigest(),
+        "is_part_of": {"identifier": "enwiki"}, "namespace": {"identifier": 0},
+        "size": {"value": size / 1e6, "unit_text": "MB"}, **more,
+    }  # fmt: skip
 
 
 class Offer:

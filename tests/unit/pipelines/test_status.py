@@ -250,10 +250,8 @@ def test_each_figure_of_the_status_is_a_metric(two):
     assert samples["wme_hours", "article_changes", "loaded"] == 4
     assert samples["wme_snapshot_loaded", "article_changes", "enwiki", "0"] == 1
     later = parsed(metrics.text(two.status(4, hours=1, min_free_gb=0), now))
-    assert [later[f"wme_{name}", "article_changes", "enwiki", "0"] for name in ("gap_hours", "older_gap_hours")] == [
-        0,
-        1,
-    ]
+    for name, count in (("gap_hours", 0), ("older_gap_hours", 1)):
+        assert later[f"wme_{name}", "article_changes", "enwiki", "0"] == count
     newest = samples["wme_newest_hour_timestamp_seconds", "article_changes", "frwiki", "0"]
     assert newest == two.lake.hour(0).timestamp()
 
@@ -268,12 +266,9 @@ def test_a_folder_without_anything_has_what_is_known_of_it(tmp_path):
 def test_figures_of_the_stream_are_metrics(two):
     status = two.status(4, min_free_gb=0)
     status.stream = {
-        "is_running": True,
-        "newest_published_at": two.lake.hour(4).isoformat(),
-        "lag_seconds": 2.5,
-        "kept_until": (two.lake.hour(4) + timedelta(hours=48)).isoformat(),
-        "events_per_second": None,
-    }
+        "is_running": True, "newest_published_at": two.lake.hour(4).isoformat(), "lag_seconds": 2.5,
+        "kept_until": (two.lake.hour(4) + timedelta(hours=48)).isoformat(), "events_per_second": None,
+    }  # fmt: skip
     samples = parsed(metrics.text(status, two.lake.hour(5)))
     assert samples["wme_stream_running",] == 1
     assert samples["wme_stream_lag_seconds",] == 2.5

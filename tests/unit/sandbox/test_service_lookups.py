@@ -18,16 +18,13 @@ def article(project, name, hour):
     if name.replace("_", " ") != HARD_TITLE:
         return None
     return {
-        "name": HARD_TITLE,
-        "identifier": 5,
+        "name": HARD_TITLE, "identifier": 5,
         "version": {"identifier": 1_234_567, "scores": {"revertrisk": {"probability": {"true": 0.25}}}},
-        "namespace": {"identifier": 0},
-        "in_language": {"identifier": project[:2]},
+        "namespace": {"identifier": 0}, "in_language": {"identifier": project[:2]},
         "categories": [{"name": "Category:A", "url": "https://a"}, {"name": "Category:B"}],
-        "is_part_of": {"identifier": project},
-        "article_body": {"wikitext": "<b> & co"},
+        "is_part_of": {"identifier": project}, "article_body": {"wikitext": "<b> & co"},
         "event": {"date_created": f"{hour:%Y-%m-%dT%H:%M:%SZ}"},
-    }
+    }  # fmt: skip
 
 
 @pytest.fixture

@@ -3,7 +3,8 @@
 import errno
 import os
 import shutil
-from contextlib import nullcontext
+import sqlite3
+from contextlib import closing, nullcontext
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
@@ -136,6 +137,36 @@ def test_a_file_that_vanishes_is_skipped_and_a_growing_one_is_copied_as_of_one_m
     assert taken.backup.file_count == 4
     for name, digest in taken.backup.sums():
         assert files.md5_of(taken.backup.path / name) == digest
+
+
+def test_databases_are_copied_with_their_write_ahead_logs_and_a_damaged_one_as_it_is(data, tmp_path):
+    history, to = data / "dagster/history", tmp_path / "to"
+    for name in ("dagster/history/runs.db", "dagster/logs/x.out", "state/lookups.json", "state/tokens.json"):
+        path = data / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+    def copied():
+        path = take(data, to).backup.path
+        found = {one.name for one in path.rglob("*") if one.is_file()}
+        assert found == {"a.parquet", "b.parquet", "runs.db", "lookups.json", "MD5SUMS", "backup.json"}
+        return path / "dagster/history/runs.db"
+
+    with closing(sqlite3.connect(history / "runs.db", isolation_level=None)) as database:
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("CREATE TABLE runs (run_id)")
+    one, same = copied(), copied()
+    assert one.samefile(same), "the empty log of a reader is no change"
+    with closing(sqlite3.connect(history / "runs.db", isolation_level=None)) as database:
+        database.execute("INSERT INTO runs VALUES (7)")
+        last = copied()
+    with closing(sqlite3.connect(last)) as duplicate:
+        assert duplicate.execute("SELECT * FROM runs").fetchall() == [(7,)]
+    (history / "runs.db").write_bytes(b"no database" * 100)
+    taken = taking.take(data, to, QUIET, keep=1)
+    assert taken.problems[0].startswith("1 database in Dagster's history is damaged (dagster/history/runs.db). ")
+    assert (taken.backup.path / "dagster/history/runs.db").read_bytes() == b"no database" * 100
+    assert (taken.removed, len(backups.completed(to))) == ([], 4)
 
 
 def test_a_full_disk_keeps_what_is_complete(data, tmp_path, monkeypatch):

@@ -3,12 +3,13 @@
 import errno
 import filecmp
 import os
+from pathlib import Path
 from unittest.mock import Mock
 
 import duckdb
 import pytest
 
-from resources import datasets
+from resources import datasets, files
 from resources.warehouse import WarehouseFullError
 from resources.warehouse.publisher import Publisher
 from tests.unit.warehouse.killing_steps import PUBLISHING
@@ -113,7 +114,13 @@ def test_failure_while_the_file_is_copied_or_synchronized_changes_nothing_and_le
         assert (after.st_ino, after.st_size, after.st_mtime_ns) == (before.st_ino, before.st_size, before.st_mtime_ns)
         # half a copy would keep a full disk full, and no hour could be fetched
         assert not list(mirror.warehouse.data.glob("*.tmp*"))
+    steps, sync, replace = [], files.sync, Path.replace
+    monkeypatch.setattr(files, "sync", lambda path: steps.append(path) or sync(path))
+    monkeypatch.setattr(Path, "replace", lambda path, to: steps.append((path, to)) or replace(path, to))
     assert mirror.warehouse.publish().changed
+    # on disk before it is seen, and its name before the publication ends
+    copy = steps[-2][0]
+    assert steps[-3:] == [copy, (copy, published), published.parent]
     mirror.assert_whole()
 
 

@@ -10,6 +10,7 @@ import pytest
 from resources.warehouse import Applied, HourLoad, SnapshotLoad, WarehouseFullError, named
 from resources.warehouse.publisher import Published
 from resources.warehouse.read.ledger import FaultyFile
+from tests.builds import ask
 from tests.unit.warehouse.conftest import START
 
 LOST = [FaultyFile(f"{number}.parquet", "is gone", is_gone=True) for number in range(7)]
@@ -46,12 +47,9 @@ def test_each_number_is_in_its_place():
 def test_what_has_no_memory_is_named_and_no_file_is_blamed(warehouse, lake, monkeypatch):
     refuse = Mock(side_effect=duckdb.OutOfMemoryException("Nothing is left."))
     snapshot = lake.snapshot([[page := lake.change(1, "A", 1)]])
+    load = partial(warehouse.load_hour, START, [lake.file(0, [page])])
     for place, purpose, step in (
-        (
-            "load.hours.enter",
-            "load the hour 2026-11-01T00",
-            partial(warehouse.load_hour, START, [lake.file(0, [page])]),
-        ),
+        ("load.hours.enter", "load the hour 2026-11-01T00", load),
         ("load.snapshots.enter", "load the snapshot enwiki_namespace_0", partial(warehouse.load_snapshot, snapshot)),
         ("load.lookups.enter", "load the lookups", partial(warehouse.load_lookups, [lake.lookups(1, ("A", page))])),
         ("read.comparison.transaction", "store visibility changes", warehouse.keep_visibility_changes),
@@ -61,3 +59,4 @@ def test_what_has_no_memory_is_named_and_no_file_is_blamed(warehouse, lake, monk
         with pytest.raises(WarehouseFullError, match=told) as full:
             step()
         assert full.value.ends_run
+        assert ask(warehouse, "SELECT count(*) FROM article_changes") == [(0,)]

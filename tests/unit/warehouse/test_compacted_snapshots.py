@@ -213,13 +213,8 @@ WIKIDATA = "wikidatawiki"
 
 
 def entity(name, moment, statements, change_type="update", **more):
-    return {
-        "entity_id": name,
-        "change_type": change_type,
-        "event_at": moment,
-        "statements_json": f'"{statements}"',
-        **more,
-    }
+    row = {"entity_id": name, "change_type": change_type, "event_at": moment}
+    return row | {"statements_json": f'"{statements}"'} | more
 
 
 def hour_of(lake, number, edition=0):
@@ -284,12 +279,8 @@ def test_compacted_hours_show_the_same_bodies_also_after_an_hour_is_loaded_again
 
 
 def test_the_chunks_of_a_snapshot_show_the_same_bodies_when_they_are_compacted(mirror):
-    own = {
-        "snapshot_id": f"{WIKIDATA}_namespace_0",
-        "snapshot_version": "e" * 32,
-        "project_id": WIKIDATA,
-        "namespace_id": 0,
-    }
+    own = {"snapshot_id": f"{WIKIDATA}_namespace_0", "snapshot_version": "e" * 32}
+    own |= {"project_id": WIKIDATA, "namespace_id": 0}
     folder = f"{own['snapshot_id']}/{'e' * 8}"
     files = []
     for number in range(5):

@@ -6,6 +6,7 @@ Nothing where they agree, and exactly what one of them lacks or says otherwise.
 import random
 from collections import Counter
 from datetime import timedelta
+from operator import attrgetter
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -77,14 +78,8 @@ def compare(mirror, hours=range(50)):
 
 def counts(found):
     """By hour and namespace: only in the stream, only in the file, different."""
-    return {
-        ((one.batch_hour - START) // timedelta(hours=1), one.namespace_id): (
-            one.only_in_stream_count,
-            one.only_in_file_count,
-            one.different_count,
-        )
-        for one in found
-    }
+    numbers = attrgetter("only_in_stream_count", "only_in_file_count", "different_count")
+    return {((one.batch_hour - START) // timedelta(hours=1), one.namespace_id): numbers(one) for one in found}
 
 
 def compared(mirror, hours=range(50)):

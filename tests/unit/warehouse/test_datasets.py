@@ -72,14 +72,10 @@ def test_an_hour_is_replaced_with_ledger_rejects_and_coverage_and_the_articles_k
     warehouse.publish()
     assert warehouse.pending_hours() == []
     assert warehouse.project_states() == exact
-    assert warehouse.sql("SELECT project_id, thing_id, label FROM events ORDER BY ALL").rows == [
-        ("enwiki", 0, "c"),
-        ("frwiki", 0, "f"),
-    ]
-    states = {
-        (row.project_id, row.batch_hour): (row.state, row.load_count) for row in warehouse.coverage(dataset=EVENTS)
-    }
-    assert states == {
+    found = warehouse.sql("SELECT project_id, thing_id, label FROM events ORDER BY ALL").rows
+    assert found == [("enwiki", 0, "c"), ("frwiki", 0, "f")]
+    rows = warehouse.coverage(dataset=EVENTS)
+    assert {(row.project_id, row.batch_hour): (row.state, row.load_count) for row in rows} == {
         ("enwiki", lake.hour(0)): ("loaded", 2),
         ("frwiki", lake.hour(0)): ("loaded", 1),
         **{(name, lake.hour(n)): ("missing", None) for name, n in (("enwiki", 1), ("frwiki", 1), ("frwiki", 2))},
@@ -131,16 +127,14 @@ def test_a_snapshot_replaces_the_version_before(lake, warehouse):
     assert "complete until" not in str(second)
     assert warehouse.load_snapshot(cards(lake, "b", ["z"]), reload=True).row_count == 1
     assert warehouse.pending_snapshots() == []
+    assert warehouse.beginnings(datasets.ARTICLE_CHANGES) == {("enwiki", 0): lake.hour(-1)}
     assert not warehouse.apply_changes().changed
     warehouse.publish()
     assert warehouse.project_states() == exact
     assert warehouse.sql("SELECT project_id, label FROM cards ORDER BY ALL").rows == [("enwiki", "z"), ("frwiki", "f")]
     assert warehouse.sql("SELECT count(*) FROM rejects WHERE table_name = 'cards'").rows == [(2,)]
-    assert sorted(warehouse.sql("SELECT table_name, snapshot_version FROM snapshots").rows) == [
-        ("cards", "b" * 32),
-        ("cards", "c" * 32),
-        ("snapshot_articles", pages.snapshot_version),
-    ]
+    versions = [("cards", "b" * 32), ("cards", "c" * 32), ("snapshot_articles", pages.snapshot_version)]
+    assert sorted(warehouse.sql("SELECT table_name, snapshot_version FROM snapshots").rows) == versions
     with pytest.raises(LakeFileError, match="rows of another snapshot"):
         warehouse.load_snapshot(replace(cards(lake, "d", ["z", "z"]), project_id="frwiki"))
     warehouse.drop_project("enwiki")
@@ -187,11 +181,8 @@ def test_a_page_that_was_looked_up_twice_has_one_body_and_an_hour_is_asked_witho
     applied = warehouse.apply_changes()
     assert (applied.file_count, applied.lookup_file_count, applied.written_count) == (0, 2, 1)
     warehouse.publish()
-    assert sorted(warehouse.sql("SELECT article_id, html FROM article_bodies").rows) == [
-        (1, "h1"),
-        (1, "h2"),
-        (2, "of the hour"),
-    ]
+    found = sorted(warehouse.sql("SELECT article_id, html FROM article_bodies").rows)
+    assert found == [(1, "h1"), (1, "h2"), (2, "of the hour")]
     files[1].path.write_bytes(b"damaged")
     of_hour = f"SELECT html FROM article_bodies WHERE batch_hour = '{lake.hour(0).isoformat()}'"
     assert warehouse.sql(of_hour).rows == [("of the hour",)]

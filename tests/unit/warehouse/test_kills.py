@@ -32,11 +32,8 @@ def editions(lake):
             for page in range(100):
                 minute = 60 * hour + page % 60
                 kind = "delete" if (page + hour + edition) % 5 == 0 else "update"
-                more = {
-                    "version_id": 1000 * (hour + 1) + page,
-                    "event_id": f"{edition}-{hour}-{page}",
-                    "html": "x" * 200,
-                }
+                more = {"version_id": 1000 * (hour + 1) + page, "event_id": f"{edition}-{hour}-{page}"}
+                more["html"] = "x" * 200
                 rows.append(lake.change(page, f"Title {(page * (hour + edition + 1)) % 100}", minute, kind, **more))
             files.append(lake.file(hour, [*rows[edition * 20 :], *rows[50:60]], rejects=[b"bad"]))
         # the first edition's is the newer one, so it is what remains

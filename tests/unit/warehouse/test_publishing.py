@@ -23,17 +23,9 @@ from tests.unit.warehouse.conftest import mirror_in
 def fill(mirror):
     """Two hours, loaded, applied and published; the rows of every kind that a view must treat."""
     lake, warehouse = mirror.lake, mirror.warehouse
-    first = [
-        lake.change(
-            1,
-            "A",
-            1,
-            html="<p>a1",
-            wikitext="a1",
-            redirects=[{"name": "Ah", "url": "u"}, {"name": "Aleph", "url": None}],
-        ),
-        lake.change(2, "B", 2, html="<p>b", wikitext="b"),
-    ]
+    redirects = [{"name": "Ah", "url": "u"}, {"name": "Aleph", "url": None}]
+    first = [lake.change(1, "A", 1, html="<p>a1", wikitext="a1", redirects=redirects)]
+    first.append(lake.change(2, "B", 2, html="<p>b", wikitext="b"))
     moved = lake.change(1, "C", 61, html="<p>a2", wikitext="a2", redirects=[{"name": "A", "url": None}], event_id="m")
     gone = moved | {"name": "A", "change_type": "delete", "html": None, "wikitext": None}
     warehouse.load_hour(lake.hour(0), [lake.file(0, first)])
@@ -69,10 +61,8 @@ def test_nothing_published_yet_is_said(warehouse):
 
 
 def test_everything_is_there(library, lake):
-    assert library.sql("SELECT article_id, name, source_at FROM articles ORDER BY 1").rows == [
-        (1, "C", lake.hour(1)),
-        (2, "B", lake.hour(0)),
-    ]
+    found = library.sql("SELECT article_id, name, source_at FROM articles ORDER BY 1").rows
+    assert found == [(1, "C", lake.hour(1)), (2, "B", lake.hour(0))]
     assert library.sql("SELECT count(*) FROM article_changes").rows == [(4,)]
     assert library.sql("SELECT redirect_name, article_id, name FROM redirects").rows == [("A", 1, "C")]
     assert library.sql("SELECT name FROM projects").rows == [("Wikipedia",)]
@@ -86,18 +76,14 @@ def test_everything_is_there(library, lake):
     assert [row.state for row in library.coverage()] == ["loaded", "loaded"]
     assert [row.first_gap_at for row in library.project_states()] == [None]
     assert [row.row_count for row in library.summary([lake.hour(1)])] == [2]
+    assert [library.sql(query).rows for query in ("SET threads = 1", "SELECT 1 AS a, 2 AS a")] == [[], [(1, 2)]]
 
 
 def test_bodies_have_one_row_per_page_revision_and_hour(library, lake):
-    result = library.sql(
-        "SELECT article_id, version_id, batch_hour, html FROM article_bodies ORDER BY article_id, version_id"
-    )
+    result = library.sql("SELECT article_id, version_id, batch_hour, html FROM article_bodies ORDER BY 1, 2")
     assert result.columns == ("article_id", "version_id", "batch_hour", "html")
-    assert result.rows == [
-        (1, 1001, lake.hour(0), "<p>a1"),
-        (1, 1061, lake.hour(1), "<p>a2"),
-        (2, 1002, lake.hour(0), "<p>b"),
-    ]
+    first, second = lake.hour(0), lake.hour(1)
+    assert result.rows == [(1, 1001, first, "<p>a1"), (1, 1061, second, "<p>a2"), (2, 1002, first, "<p>b")]
     joined = (
         "SELECT name, wikitext FROM articles JOIN article_bodies USING (project_id, article_id, version_id, source_at) "
         "ORDER BY 1"
@@ -207,6 +193,8 @@ def test_file_that_somebody_overwrote_is_published_again(published, tmp_path):
     beside.write_bytes(b"x" * before.st_size)
     os.utime(beside, ns=(before.st_atime_ns, before.st_mtime_ns))
     beside.replace(target)
+    with pytest.raises(QueryError, match=r"cannot open warehouse.* unaffected\. Remove .* `wme publish` to create"):
+        published.sql("SELECT 1")
     assert published.publish({"service": "sandbox"}).changed
     assert published.sql("SELECT count(*) FROM articles").rows == [(2,)]
     assert not published.publish({"service": "sandbox"}).changed

@@ -157,6 +157,42 @@ def settings(bench, monkeypatch):
     return Settings(data=bench.data, projects=("enwiki",), sandbox=False, first_hour=HOUR)
 
 
+EXECUTED = """
+Reference lists | reference
+Snapshot dewiki_namespace_0 (snapshot_articles) | snapshots | dewiki_namespace_0
+Snapshot a_0 (snapshot_articles), from the archive | snapshots | a_0 | snapshot_articles
+Snapshot a_0 (structured_articles), from the archive | structured_contents | a_0 | structured_articles
+Hours 2026-11-01 05:00 to 2026-11-01 06:00 UTC | hours | 2026-11-01-05:00 | 2026-11-01-06:00
+Hours 2026-11-01 08:00 to 2026-11-01 08:00 UTC | hours | 2026-11-01-08:00 | 2026-11-01-08:00
+Hours 2026-10-30 23:00 to 2026-10-30 23:00 UTC (article_changes), from the archive | hours | 2026-10-30-23:00 | \
+2026-10-30-23:00 | article_changes
+Current articles and the published file | publish | when due
+Current articles and the published file | publish
+Lookups | lookups
+Current articles and the published file | publish | when due
+"""
+
+
+def test_a_run_has_its_jobs_in_this_order(bench, settings, monkeypatch):
+    told = [""]
+
+    def execute(_here, line, job, tags=None, *, archived=None, partition_key=None):
+        rest = (partition_key, archived and archived.name)
+        told.append(" | ".join(filter(None, (line, job, *(tags or {}).values(), *rest))))
+
+    monkeypatch.setattr(runs._Here, "execute", execute)
+    found = {"archived_hours": [HOUR, HOUR - 30 * ONE], "lacking_hours": [HOUR - ONE, HOUR + 3 * ONE]}
+    for name, value in (found | {"archived_snapshots": (["a_0"], ["Unreadable."])}).items():
+        monkeypatch.setattr(discovery, name, lambda *_, value=value: value)
+    wanted = {SNAPSHOT_ARTICLES: ["dewiki_namespace_0"]}
+    report = runs.run(settings, [HOUR, HOUR + ONE], snapshots=wanted, with_lacking=True)
+    assert (report.hours, report.failures) == ([HOUR, HOUR + ONE, HOUR + 3 * ONE], ["Unreadable."] * 2)
+    runs.publish(settings)
+    runs.look_up(settings)
+    assert told == EXECUTED.splitlines()
+    assert runs.run(settings, [HOUR], refresh_reference=False).hours == [HOUR]
+
+
 def test_a_password_that_was_refused_is_not_tried_again_and_what_is_there_is_published(bench, settings):
     bench.serve("enwiki", 1)
     bench.fake.password = "another"

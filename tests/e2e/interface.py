@@ -131,15 +131,11 @@ def serving(folder, **more):
         until(lambda: answered(f"{mirror.service}/sandbox/identity"), 120, "The sandbox answers", log, pause=0.2)
         account = json.loads((state / "account.json").read_text())
         mirror.environ |= bare() | {
-            "WME_DATA": str(mirror.data),
-            "WME_USERNAME": account["username"],
-            "WME_PASSWORD": account["password"],
-            "WME_PROJECTS": ",".join(PROJECTS),
-            "WME_MIN_FREE_GB": "0",
+            "WME_DATA": str(mirror.data), "WME_USERNAME": account["username"], "WME_PASSWORD": account["password"],
+            "WME_PROJECTS": ",".join(PROJECTS), "WME_MIN_FREE_GB": "0",
             **{f"WME_{name}_URL": mirror.service for name in ("AUTH", "BASE")},
-            "WME_REALTIME_URL": f"http://127.0.0.1:{realtime_port}",
-            **more,
-        }
+            "WME_REALTIME_URL": f"http://127.0.0.1:{realtime_port}", **more,
+        }  # fmt: skip
         words = [str(WME), "ui", "--port", str(mirror.port)]
         # as a shell does for what a script starts with &
         ignoring = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)}

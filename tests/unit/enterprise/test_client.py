@@ -76,8 +76,7 @@ MANY_HEADERS = b"".join(b"X-%d: x\r\n" % number for number in range(200))
         (html_reply(502), errors.ServiceUnavailable, "HTML page"),
         (html_reply(503), errors.ServiceUnavailable, "load balancer"),
         (html_reply(200), errors.ServiceUnavailable, "HTML page"),
-        (html_reply(404), errors.UnexpectedAnswer, "addresses"),
-        (html_reply(403), errors.UnexpectedAnswer, "proxy"),
+        (html_reply(404), errors.UnexpectedAnswer, "addresses"), (html_reply(403), errors.UnexpectedAnswer, "proxy"),
         (Reply(200), errors.ServiceUnavailable, "empty body"),
         (Reply(200, b" \n"), errors.ServiceUnavailable, "empty body"),
         (Reply(200, b"[{"), errors.UnexpectedAnswer, "documented form"),
@@ -93,7 +92,7 @@ MANY_HEADERS = b"".join(b"X-%d: x\r\n" % number for number in range(200))
         (Reply(302, b"", {"Location": "/elsewhere"}), errors.ServiceUnavailable, "empty body"),
         (Reply(418, b"{}"), errors.UnexpectedAnswer, "not documented"),
     ],
-)
+)  # fmt: skip
 def test_every_refusal_is_an_error_of_its_kind_with_a_sentence(client, fake, reply, kind, words):
     fake.script("/v2/codes", *[reply] * 9)
     with pytest.raises(kind, match=words) as caught:

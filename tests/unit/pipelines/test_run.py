@@ -126,17 +126,13 @@ def test_hours_that_the_mirror_lacks_are_those_since_it_began_that_the_service_k
     warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 90)]]))
     assert lacking() == [1, 2, 3, 4, 5]
     for hour in (1, 2, 4):
-        warehouse.load_hour(
-            lake.hour(hour), [lake.file(hour, [lake.change(hour, "A", hour * 60)])], dataset=ARTICLE_CHANGES
-        )
-    warehouse.record_statuses(
-        [HourStatus(lake.hour(3), "enwiki", 0, HourState.MISSING, "Its run failed.")], dataset=ARTICLE_CHANGES
-    )
-    assert lacking() == [3, 5]
-    warehouse.record_statuses(
-        [HourStatus(lake.hour(3), "enwiki", 0, HourState.ABSENT, "The listing lacks it.")], dataset=ARTICLE_CHANGES
-    )
-    assert (lacking(), lacking(newest=4)) == ([5], [])
+        file = lake.file(hour, [lake.change(hour, "A", hour * 60)])
+        warehouse.load_hour(lake.hour(hour), [file], dataset=ARTICLE_CHANGES)
+    for state, wanted in ((HourState.MISSING, [3, 5]), (HourState.ABSENT, [5])):
+        one = HourStatus(lake.hour(3), "enwiki", 0, state, "Its run failed.")
+        warehouse.record_statuses([one], dataset=ARTICLE_CHANGES)
+        assert lacking() == wanted
+    assert lacking(newest=4) == []
     # an hour whose listing lacked a project is due again
     listing = Layout(tmp_path).batch_list(ARTICLE_CHANGES, lake.hour(3))
     listing.parent.mkdir(parents=True)
@@ -199,9 +195,7 @@ def test_a_password_that_was_refused_is_not_tried_again_and_what_is_there_is_pub
     said: list[str] = []
     report = runs.run(settings, [HOUR], refresh_reference=True, say=said.append, **bench.resources())
     assert said == ["Reference lists", "Current articles and the published file"]
-    assert report.unavailable == {"service"}
-    assert not report.unreachable
-    assert len(report.failures) == 1
+    assert (report.unavailable, report.unreachable, len(report.failures)) == ({"service"}, False, 1)
     assert len(bench.fake.api.seen("/v1/login")) == 1
     assert bench.warehouse.published_path.exists()
 
@@ -226,12 +220,11 @@ def test_a_warehouse_that_another_process_holds_is_waited_for_once_whatever_the_
         report = runs.run(settings, hours, refresh_reference=False, **resources)
         lock.release()
     assert sum("waiting up to" in record.message for record in caplog.records) == 1
-    assert report.unavailable == {"warehouse"}
-    assert not report.unreachable
+    assert (report.unavailable, report.unreachable) == ({"warehouse"}, False)
     [told] = report.failures
+    span = "2026-11-01 05:00 to 2026-11-01 06:00"
     assert told.startswith(
-        "2 of 2 hours failed. Data loaded earlier is kept.\n- 2026-11-01 05:00 to 2026-11-01 06:00: Another process "
-        "has been using"
+        f"2 of 2 hours failed. Data loaded earlier is kept.\n- {span}: Another process has been using"
     )
     assert runs.run(settings, hours[1:], refresh_reference=False, **bench.resources()).failures == []
 
@@ -278,12 +271,9 @@ def test_units_are_counted_by_their_counter_and_bytes_together():
         f"folder=/x/enwiki_namespace_0 version={'f' * 32} file_count=1 missing_file_count=1"
     )
     assert told == {
-        "unit_counts": {"snapshot": 2, "chunk": 2},
-        "missing_bytes": 3 * GB,
-        "disk_bytes": 6 * GB,
-        "free_bytes": 50 * GB,
-        "obstacle": None,
-    }
+        "unit_counts": {"snapshot": 2, "chunk": 2}, "missing_bytes": 3 * GB, "disk_bytes": 6 * GB,
+        "free_bytes": 50 * GB, "obstacle": None,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(("limits", "kind"), [({"left": 1}, errors.QuotaExceeded), ({"free": 3 * GB}, errors.DiskFull)])

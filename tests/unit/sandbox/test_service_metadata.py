@@ -190,15 +190,13 @@ SMALL = RECORD | {
 @pytest.mark.parametrize(
     ("fields", "documented"),
     [
-        ((), RECORD),
-        (("x", "*"), RECORD),
-        (("nothing", "no.where", "identifier.deeper"), {}),
+        ((), RECORD), (("x", "*"), RECORD), (("nothing", "no.where", "identifier.deeper"), {}),
         (("size.value", "is_part_of.identifier"), {"is_part_of": {"identifier": "enwiki"}, "size": {"value": 12.5}}),
         (("namespace.*",), {"namespace": {"identifier": 0}}),
         (("namespace", "namespace.identifier"), {"namespace": {"identifier": 0}}),
         (("parts.name", "chunks"), {"chunks": ["a", "b"], "parts": [{"name": "x"}, {"name": "z"}]}),
     ],
-)
+)  # fmt: skip
 def test_fields(fields, documented):
     assert pick(RECORD, fields) == documented
     assert list(pick(RECORD, ("size", "identifier"))) == ["identifier", "size"]

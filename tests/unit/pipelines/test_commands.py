@@ -1,6 +1,7 @@
 """Whole answers of commands about mirrors made by hand, as `answers.txt` has them; what varies has a name there."""
 
 import re
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from html import unescape
@@ -13,10 +14,12 @@ from click.testing import CliRunner
 
 from assets.steps import stream
 from pipelines import cli
-from pipelines.cli import maintenance
+from pipelines.cli import maintenance, terminal
 from pipelines.operations.rebuild import verify
+from pipelines.process import interrupts
 from pipelines.report import dictionary, status
 from pipelines.report.page import content
+from resources import remote
 from resources.data_folder import claim
 from resources.engine import line_reporter
 from resources.enterprise import StreamOptions
@@ -151,3 +154,27 @@ def test_a_stream_is_kept_as_the_options_say(mirror, answers, monkeypatch):
     assert timedelta(hours=2) <= datetime.now(UTC) - given["since"] < timedelta(hours=2, minutes=5)
     options = StreamOptions(connections=4, record_bytes=50 << 20)
     assert (given["step_seconds"], given["options"], given["ended"]()) == (3.0, options, False)
+
+
+def test_a_worker_works_as_the_options_say_and_leaves_when_it_is_interrupted(mirror, answers, monkeypatch):
+    tidied, calls, said = [], [], []
+
+    async def serve(*given, started, **more):
+        calls.append((*given, more))
+        started("tcp://10.0.0.7:40", lambda: calls.append("left"))
+        tidied[0]()
+
+    def context(*given, **more):
+        calls.append((*given, more))
+        return nullcontext(SimpleNamespace(workers=2, readers=3, memory_bytes=300 << 20))
+
+    monkeypatch.setattr("resources.engine.dask.serve", serve)
+    monkeypatch.setattr(remote, "worker_context", context)
+    monkeypatch.setattr(interrupts, "tidied", lambda tidy: tidied.append(tidy) or nullcontext())
+    monkeypatch.setattr(terminal, "warn", said.append)
+    answers("worker")
+    place, most, more = "dask://127.0.0.1:1", 20 << 20, {"memory_bytes": 500 << 20, "record_bytes_max": 20 << 20}
+    served = (place, remote.versions(most), mirror.data / "lake", {"threads": 3, "name": "w"})
+    assert calls == [(mirror.data, more), served, "left"]
+    about = f"Worker w at tcp://10.0.0.7:40, for {place}: 2 threads, 300 MiB, data folder {mirror.data}."
+    assert said == [f"{about} Press Ctrl-C to stop the worker."]

@@ -109,7 +109,7 @@ def test_values_of_other_types_missing_keys_and_other_broken_rules_have_their_re
 def test_an_archive_of_another_project_alone_is_damaged_and_one_record_of_its_own_is_kept(lake, rows, path, value):
     strangers = [put(lake.record(number), path, value) for number in range(3)]
     with pytest.raises(ArchiveError, match="none from enwiki namespace 0") as caught:
-        lake.convert(*strangers, b"[1]")
+        lake.convert(*strangers, *[b"[1]"] * 60_000)  # in two blocks
     assert "Nothing was written to the lake" in str(caught.value)
     assert not list(lake.layout.lake.rglob("*.parquet"))
     made = lake.convert(*strangers, lake.record(7))

@@ -9,9 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from resources import machine
-from resources.datasets import LISTS, SNAPSHOT_ARTICLES
+from resources.datasets import LISTS, SNAPSHOT_ARTICLES, datasets
 from resources.lake import Archive, ConversionError, Converter, convert, convert_list, digest_of, find_conversion
 from resources.lake.archive.blocks import BLOCK_BYTES
+from resources.lake.conversion import conversion_version
 from resources.lake.encoded_blocks import encode_block
 from resources.tables import ARTICLE_CHANGES, REJECTED_LINES, version_of
 
@@ -81,6 +82,7 @@ def test_digest_tells_what_decides_the_rows(lake, monkeypatch):
     archive = lake.archive(b"")
     others = (replace(archive, version="f" * 32), replace(archive, identifier="frwiki_namespace_0"))
     digests = {*map(digest_of, (archive, *others)), *(digest_of(archive, frozenset(one)) for one in ((), {"html"}))}
+    digests.add(digest_of(archive, frozenset({"html", "labels_json"})))  # what only another table has changes nothing
     for name, value in (("CONVERTER_VERSION", 10_000), ("version_of", lambda *_tables: 2)):
         monkeypatch.setattr(f"resources.lake.conversion.{name}", value)
         digests.add(digest_of(archive))
@@ -97,6 +99,8 @@ def test_files_of_the_first_declarations_are_found_again(lake):
     assert digest_of(of_snapshot).startswith("5138b76aebf3ea1f")
     assert digest_of(of_snapshot, frozenset(), 64 << 20 | 1).startswith("75a80e1c5c97d4ac")
     assert {convert_list(one, b"[]", lake.layout).digest[:16] for one in LISTS} == {"2d9f567e42a88784"}
+    later = [conversion_version(one.table)[:8] for one in datasets()[-4:]]
+    assert later == ["a54d4f07", "625aced2", "43d1951e", "c22188f6"]
     # a column that says another thing of the rows makes them others; a description does not
     column = ARTICLE_CHANGES["url"]
     changes = ({}, {"description": "x"}, {"path": "uri"}, {"required": True}, {"lookup": True}, {"type": pa.int64()})

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from resources.lake import DiskFull, LakeError, convert, digest_of, find_conversion, sweep
+from resources.lake import Converter, DiskFull, LakeError, convert, digest_of, find_conversion, sweep
 from resources.lake.errors import landing_failed
 from resources.lake.parquet.writer import Unfinished
 
@@ -42,9 +42,9 @@ def test_rows_do_not_land_before_their_rejects_and_long_lines(lake, rows, monkey
         convert(archive, lake.layout)
     assert not [name for name in files(lake) if name.endswith(".parquet")]
     assert find_conversion(archive, lake.layout) is None
-    (target / "in the way").rmdir()
-    target.rmdir()
-    made = convert(archive, lake.layout)
+    with Converter(workers=1) as converter:
+        made = converter.convert(archive, lake.layout, again=True)
+    assert target.with_name(f"{target.name}.damaged").is_dir()
     assert (made.converted, len(rows(made.path)), len(rows(made.rejects_path))) == (True, 1, 1)
 
 

@@ -101,11 +101,8 @@ def test_a_damaged_file_is_replaced_by_a_second_conversion(lake, monkeypatch, ca
         assert not converter.convert(archive, lake.layout, again=True).converted
         assert (storage.files, len(before)) == (before, 3)
         for path, (whole, when) in before.items():
-            for wrong in (
-                whole.replace(b"Page", b"page").replace(b"bad", b"Bad"),
-                whole[:-30] + whole[-25:],
-                whole[:-5],
-            ):
+            changed = whole.replace(b"Page", b"page").replace(b"bad", b"Bad")
+            for wrong in (changed, whole[:-30] + whole[-25:], whole[:-5]):
                 storage.files[path] = (wrong, when)
                 assert converter.convert(archive, lake.layout, again=True).converted is (wrong != whole)
                 assert storage.files[path][0] == whole

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from assets.steps.housekeeping import clean, is_due
+from assets.steps.housekeeping import Cleaning, clean, is_due
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.datasets.live import LIVE_CHANGES, path_of
 from resources.lake import Layout
@@ -83,7 +83,8 @@ def test_redone_hour_goes_after_the_grace_period_and_nothing_else(house):
     told = house.clean()
     assert ({file.path for file in told.waiting}, told.freed) == (gone, ())
     assert told.waiting_bytes == first.path.stat().st_size + first.rejects_path.stat().st_size + len(b"long")
-    assert {file.due_at for file in told.waiting} == {LATER + GRACE}
+    reasons = {(file.due_at, file.why) for file in told.waiting}
+    assert reasons == {(LATER + GRACE, "another conversion of the hour is loaded")}
     assert house.clean(hours=23).freed == ()
     planned = house.clean(hours=24, dry_run=True)
     assert {file.path for file in planned.freed} == gone
@@ -157,7 +158,11 @@ def test_earlier_export_of_an_hour_goes_when_the_later_one_is_loaded(house):
     listing.write_text(json.dumps([listed(version=file.version)]))
     assert house.clean().waiting == (), "nothing of the hour is loaded"
     warehouse.load_hour(lake.hour(0), [file])
-    assert {one.path for one in house.clean().waiting} == old
+    # what came after the list may be of a run that has not stored its own
+    later = layout.batch_archive(ARTICLE_CHANGES, lake.hour(0), file.identifier, "4" * 32)
+    other |= house.archive(later, moment=LATER)
+    reason = "a newer export of the hour is loaded"
+    assert {(one.path, one.why) for one in house.clean().waiting} == {(name, reason) for name in old}
     house.clean(hours=24)
     assert house.files() == now | other | {house.name(listing), house.name(file.path)}
 
@@ -200,7 +205,9 @@ def test_replaced_version_of_a_snapshot_goes_with_its_archives(house):
     # version 0 was let go; 1 and 2 are kept, and 3 is complete and not loaded yet
     house.aged(*(house.data / name for name in lakes[3]), moment=LATER)
     gone = lakes[0] | archives[0] | abandoned
-    assert {file.path for file in house.clean().waiting} == gone
+    reasons = dict.fromkeys(lakes[0], "loaded") | dict.fromkeys(archives[0] | abandoned, "complete")
+    told = {name: f"newer versions of the snapshot are {state}" for name, state in reasons.items()}
+    assert {file.path: file.why for file in house.clean().waiting} == told
     assert {file.path for file in house.clean(hours=24).freed} == gone
     assert house.files() == before - gone
     assert shared | under_way | archives[1] | archives[3] <= house.files()
@@ -241,16 +248,33 @@ def test_files_of_a_stream_go_when_a_larger_one_has_their_events_or_their_hours_
     old = path_of(folder, hour - timedelta(hours=60), 1, 1)
     merged = [path_of(folder, hour, number, number) for number in (2, 3)]
     kept = [path_of(folder, hour - timedelta(hours=40), 4, 4), path_of(folder, hour, 2, 3), path_of(folder, hour, 5, 5)]
-    for path in (old, *merged, *kept):
+    damaged = old.with_name(f"{old.name}.damaged")
+    for path in (old, damaged, *merged, *kept):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     house.warehouse.load_hour(house.lake.hour(0), [house.lake.file(0, [house.lake.change(1, "A", 1)])])
-    assert {file.path for file in house.clean().waiting} >= {house.name(path) for path in (old, *merged)}
+    told = dict.fromkeys((old, damaged), "the service no longer has files for these hours")
+    told |= dict.fromkeys(merged, "a larger file contains its events")
+    assert {house.data / file.path: file.why for file in house.clean().waiting} == told
     house.clean(hours=30)
-    assert not old.exists()
-    assert not any(path.exists() for path in merged)
+    assert not any(path.exists() for path in told)
     assert all(path.exists() for path in kept)
     # the newest stays, however old it is: it says where the stream goes on
     house.clean(hours=300)
     house.clean(hours=400)
     assert [path.exists() for path in kept] == [False, False, True]
+
+
+def test_a_file_that_no_compaction_names_stays_while_one_runs_and_while_the_build_file_lacks_data(house):
+    path = house.layout.compacted_folder(ARTICLE_CHANGES.name) / "x.rows.parquet"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"rows")
+    with house.warehouse.compacting():
+        assert house.clean() == Cleaning((), ())
+    house.clean(hours=30)
+    # the clock was set back
+    told = [(house.name(path), 4, "no compaction references the file", LATER + GRACE)]
+    assert [(one.path, one.size_bytes, one.why, one.due_at) for one in house.clean().waiting] == told
+    with house.warehouse._connector.build("lose data") as connection:
+        connection.execute("UPDATE internal.meta SET is_complete = false")
+    assert house.clean(hours=90) == Cleaning((), ())

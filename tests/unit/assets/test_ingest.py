@@ -8,9 +8,9 @@ import pytest
 from assets import layers
 from assets.steps.converting import NotArchivedError
 from assets.steps.hour import PartialHourError
-from resources import datasets
+from resources import connection, datasets
 from resources.datasets import ARTICLE_CHANGES
-from resources.enterprise.errors import NotPublishedYet, RetentionPassed, UnreachableError
+from resources.enterprise.errors import NotPublishedYet, RetentionPassed, ServiceUnavailable, UnreachableError
 from resources.formatting import size_text
 from resources.tables import HourState
 from resources.warehouse import LakeFileError, Warehouse
@@ -48,6 +48,8 @@ def test_changes_of_visibility_are_kept_with_each_hour_and_if_that_fails_the_hou
 ):
     keep = Mock(side_effect=LakeFileError("The stream cannot be read."))
     monkeypatch.setattr(Warehouse, "keep_visibility_changes", keep)
+    # nor does an hour fail because the names of projects cannot be checked
+    monkeypatch.setattr(connection, "check_names", Mock(side_effect=ServiceUnavailable("Away.")))
     bench.serve("enwiki", 1)
     run = bench.run()
     run.plan([HOUR], bench.client)
@@ -91,6 +93,10 @@ def test_once_fetching_has_ended_an_hour_is_read_from_the_archive_only_if_it_is_
     with pytest.raises(PartialHourError, match="frwiki"):
         list(run.ingest(HOUR, ALL, None))
     assert bench.states()[HOUR, "enwiki", 0] == HourState.LOADED
+    damaged = {("enwiki", number): LakeFileError(f"No. {number}.") for number in range(5)}
+    told = "enwiki namespace 0: No. 0. enwiki namespace 1: No. 1. enwiki namespace 2: No. 2. And 2 more."
+    assert str(error := PartialHourError.of({}, damaged)).endswith(f"other projects are loaded. {told}")
+    assert (error.retryable, PartialHourError.of({("frwiki", 0): "odd"}, damaged).retryable) == (False, True)
 
 
 @pytest.mark.parametrize("selected", [[ARCHIVE], [LAKE], [WAREHOUSE], [ARCHIVE, LAKE], ALL])

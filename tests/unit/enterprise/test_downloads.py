@@ -201,6 +201,8 @@ def test_a_file_replaced_meanwhile_is_taken_under_its_new_version(client, fake, 
 
 def test_an_object_that_is_not_there_is_not_found(client, fake, batch, target, hour, clock):
     fake.objects.clear()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    Part.path_of(target).write_bytes(b"of an object that is gone")
     with pytest.raises(errors.NotFound, match="object store") as caught:
         client.hours.download(hour, batch, target)
     assert not isinstance(caught.value, errors.RetentionPassed)
@@ -285,16 +287,19 @@ def test_a_relative_redirect_is_followed_without_the_token(client, fake, batch, 
     assert "authorization" not in fake.api.seen("/objects/here")[0].headers
 
 
-def test_a_folder_without_access_or_room_is_said(client, fake, batch, target, hour, tmp_path, monkeypatch):
+def test_a_folder_without_access_or_room_is_said(make_client, client, fake, batch, target, hour, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     with pytest.raises(errors.StateError, match="cannot be written"):
         client.hours.download(hour, batch, tmp_path / "file" / "x.tar.gz")
     usage = shutil.disk_usage(target.parent.parent.parent)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1000))
-    told = f" for {target.name} in {target.parent} .400,000 more bytes are needed, but only 1,000 are free.*Free up"
-    with pytest.raises(errors.DiskFull, match=told):
-        client.hours.download(hour, batch, target)
+    told = f" for {target.name} in {target.parent} .400,000 more bytes are needed, but "
+    for floor, free in ((0, "only 1,000 are free.*Free up"), (7, "1,000 are free, and 7 must stay free")):
+        with pytest.raises(errors.DiskFull, match=told + free):
+            make_client(limits=Limits(keep_free_bytes=floor)).hours.download(hour, batch, target)
     assert names(target) == []
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=400_007))
+    assert make_client(limits=Limits(keep_free_bytes=7)).hours.download(hour, batch, target).fetched
 
 
 def test_threads_that_want_the_same_file_fetch_it_once_and_wait_so_long(make_client, fake, batch, target, hour):

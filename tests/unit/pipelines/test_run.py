@@ -21,7 +21,7 @@ from resources.lake import Layout
 from resources.settings import Settings
 from resources.tables import HourState
 from resources.tables.reference import REFERENCE_TABLES
-from resources.warehouse import HourStatus, Warehouse
+from resources.warehouse import HourStatus, Warehouse, WarehouseBusyError
 from tests.builds import lay
 from tests.e2e.forkserver import without_history
 from tests.unit.assets.conftest import listed
@@ -186,7 +186,9 @@ def test_a_run_has_its_jobs_in_this_order(bench, settings, monkeypatch):
     runs.publish(settings)
     runs.look_up(settings)
     assert told == EXECUTED.splitlines()
-    assert runs.run(settings, [HOUR], refresh_reference=False).hours == [HOUR]
+    monkeypatch.setattr(discovery, "archived_hours", lambda *_: (_ for _ in ()).throw(WarehouseBusyError("Busy.")))
+    report = runs.run(settings, [HOUR], refresh_reference=False)
+    assert (report.hours, report.failures[2:], report.unavailable) == ([HOUR], ["Busy."], {"warehouse"})
 
 
 def test_a_password_that_was_refused_is_not_tried_again_and_what_is_there_is_published(bench, settings):

@@ -24,11 +24,9 @@ from tests.spoiling import spoil as spoil_hour
 MEMORY_BYTES = 1 << 25
 #: Where each phase of a compaction is entered.
 COMPACTION_PHASES = (
-    (Warehouse, "prepare_compaction", "prepare"),
-    (compaction, "compact", "rewrite"),
-    (Warehouse, "commit_compaction", "take in"),
-    (Warehouse, "move_window", "move window"),
-)
+    (Warehouse, "prepare_compaction", "prepare"), (compaction, "compact", "rewrite"),
+    (Warehouse, "commit_compaction", "take in"), (Warehouse, "move_window", "move window"),
+)  # fmt: skip
 #: What an analyst finds in one publication, all of which belongs to its revision.
 WHOLE = """
 SELECT

@@ -207,8 +207,6 @@ def shares(campaign, kills):
     made = [campaign.publications, campaign.hours, campaign.snapshots]
     return {
         "phases": campaign.compactions.killed_in.keys() >= {"prepare", "rewrite", "take in", "move window"},
-        "spans": len(spans) >= 3,
-        "compacted": count(campaign.compactions, "compacted") >= kills / 10,
-        "published": sum(count(kind, "anew") for kind in made) >= kills / 5,
-        "answers": answers(campaign) >= kills / 4,
-    }
+        "spans": len(spans) >= 3, "compacted": count(campaign.compactions, "compacted") >= kills / 10,
+        "published": sum(count(kind, "anew") for kind in made) >= kills / 5, "answers": answers(campaign) >= kills / 4,
+    }  # fmt: skip

@@ -73,11 +73,9 @@ def test_an_entity(wme):
     assert lines(wme("entity", "P31", "--fields", "entity.type")) == [{"entity": {"type": "property"}}]
     wme("entity", "Q999999999").fails("list Q999999999 among Wikidata's items")
     for words, kind, form in (
-        (("X1",), "items", "Q42"),
-        (("q42",), "items", "Q42"),
-        (("p31",), "properties", "P31"),
+        (("X1",), "items", "Q42"), (("q42",), "items", "Q42"), (("p31",), "properties", "P31"),
         (("p18", "--labels"), "labels", "P18"),
-    ):
+    ):  # fmt: skip
         sentence = (
             f"{words[0]!r} is not a valid identifier for Wikidata {kind}. Nothing was sent. Use the form {form}.\n"
         )

@@ -94,13 +94,11 @@ def test_sql_as_json_from_standard_input(filled, call):
 @pytest.mark.parametrize(
     ("query", "told_of"),
     [
-        ("SELECT nonsense FROM articles", "nonsense"),
-        ("SELEKT 1", "SELEKT"),
-        ("FROM no_such_table", "no_such_table"),
+        ("SELECT nonsense FROM articles", "nonsense"), ("SELEKT 1", "SELEKT"), ("FROM no_such_table", "no_such_table"),
         ("FROM read_text('/etc/hostname')", "--allow-files"),
         ("SELECT error('of the query itself') FROM articles", "of the query itself"),
     ],
-)
+)  # fmt: skip
 def test_sql_that_cannot_be_answered_is_no_traceback(filled, call, query, told_of):
     told = call("sql", query, environ=filled[0])
     assert (told.code, told.out) == (1, "")
@@ -174,7 +172,5 @@ def test_rows_that_do_not_fit_a_terminal_stand_below_one_another(monkeypatch, ca
     assert [line.strip() for line in capsys.readouterr().out.splitlines()] == ["name", "x" * 30]
     terminal.show(["a", "b"], [(True, datetime(2026, 1, 1, 5, tzinfo=UTC)), (False, None)])
     assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
-        ["a", "b"],
-        ["yes", "2026-01-01", "05:00"],
-        ["no"],
-    ]
+        ["a", "b"], ["yes", "2026-01-01", "05:00"], ["no"],
+    ]  # fmt: skip

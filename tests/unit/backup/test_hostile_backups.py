@@ -140,8 +140,7 @@ PLACES = {
     "folder in place of a file of the target": lambda s: instead(s.half() / FIRST, os.mkdir),
     "file in place of a folder of the target": lambda s: instead(s.half() / "lake", lambda p: p.write_bytes(b"x")),
     "target has something else": lambda s: instead(s.data / "x", lambda p: p.write_bytes(b"x")),
-    "target is a file": lambda s: s.data.touch(),
-    "target is a link": lambda s: s.data.symlink_to("none"),
+    "target is a file": lambda s: s.data.touch(), "target is a link": lambda s: s.data.symlink_to("none"),
     "note is a pipe": lambda s: instead(s.path / "backup.json", os.mkfifo),
     "note is a loop": lambda s: instead(s.path / "backup.json", lambda p: p.symlink_to(p)),
     "note of another restore": lambda s: instead(s.data / "restoring.json", lambda p: p.write_bytes(b"{}")),
@@ -150,15 +149,14 @@ PLACES = {
     "list was changed": lambda s: (s.path / "MD5SUMS").write_bytes(b"".join(s.lines).replace(b"t/a", b"t/A")),
     "list without end": lambda s: instead(s.path / "MD5SUMS", lambda p: (p.touch(), os.truncate(p, 1 << 40))),
     "list is not in order": lambda s: s.seal(s.lines[::-1]),
-    "list is short": lambda s: s.seal(s.lines[1:], file_count=3),
-    "list is long": lambda s: s.seal(file_count=2),
+    "list is short": lambda s: s.seal(s.lines[1:], file_count=3), "list is long": lambda s: s.seal(file_count=2),
     "list is of bytes": lambda s: s.seal([os.urandom(64).replace(b"\n", b"") + b"\n"] * 3),
     "no line feed at the end": lambda s: s.seal([b"".join(s.lines).rstrip(b"\n")], file_count=3),
     "digest of capitals": lambda s: s.seal([s.lines[0][:32].upper() + s.lines[0][32:], *s.lines[1:]]),
     "digest too short": lambda s: s.seal([s.lines[0][1:], *s.lines[1:]]),
     "one blank": lambda s: s.seal([s.lines[0].replace(b"  ", b" "), *s.lines[1:]]),
     "more bytes than any disk": lambda s: s.seal(size_bytes=(1 << 63) - 1),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("spoil", PLACES.values(), ids=PLACES)

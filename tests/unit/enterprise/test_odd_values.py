@@ -272,12 +272,10 @@ def skewed(fake, clock, monkeypatch):
 @pytest.mark.parametrize(
     ("parts", "words"),
     [
-        ({"days": 3}, "3 days ahead of"),
-        ({"minutes": 7}, "7 minutes ahead of"),
-        ({"hours": -1}, "1 hour behind"),
+        ({"days": 3}, "3 days ahead of"), ({"minutes": 7}, "7 minutes ahead of"), ({"hours": -1}, "1 hour behind"),
         ({"days": -400}, "400 days behind"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_clock_is_said_once_and_one_a_little_off_is_not(make_client, fake, skewed, clock, caplog, parts, words):
     for minutes in (4, -4, 0):
         skewed(minutes=minutes)

@@ -41,10 +41,8 @@ def test_or_repeated_in_the_address(sent):
     request = sent(Query(fields=("identifier", "url"), filters=(Filter("name", "Wikipédia & <co>"),), method="GET"))
     assert (request.method, request.body) == ("GET", b"")
     assert request.parameters == [
-        ("fields", "identifier"),
-        ("fields", "url"),
-        ("filters", '{"field": "name", "value": "Wikipédia & <co>"}'),
-    ]
+        ("fields", "identifier"), ("fields", "url"), ("filters", '{"field": "name", "value": "Wikipédia & <co>"}'),
+    ]  # fmt: skip
     assert (Query(limit=3).body(), Query(limit=3).parameters()) == ({"limit": 3}, [("limit", "3")])
 
 

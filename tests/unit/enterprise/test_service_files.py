@@ -82,11 +82,9 @@ def test_a_path_without_a_file_is_not_sent(client, fake, path):
 
 def test_the_headers_of_a_file_as_the_service_writes_them(client, fake):
     headers = {
-        "Content-Length": "215077",
-        "Last-Modified": "Mon, 12 Feb 2024 00:50:09 UTC",
-        "ETag": '"07971adf14969cdf7517dc243da523b3"',
-        "Content-Type": "binary/octet-stream",
-    }
+        "Content-Length": "215077", "Last-Modified": "Mon, 12 Feb 2024 00:50:09 UTC",
+        "ETag": '"07971adf14969cdf7517dc243da523b3"', "Content-Type": "binary/octet-stream",
+    }  # fmt: skip
     fake.script("*/download", Reply(200, b"", headers))
     head = client.files.head(PATH)
     assert (head.size_bytes, head.content_type) == (215077, "binary/octet-stream")

@@ -76,10 +76,8 @@ class TestPositions:
         positions.committed({6: 8, 5: 12}, {5: NOW + timedelta(hours=2)})
         begin = "2025-03-09T07:30:00.000Z"
         assert positions.body((1,)) == {
-            "parts": [1],
-            "offsets": {"5": 12, "6": 8},
-            "since_per_partition": dict.fromkeys(("7", "8", "9"), begin),
-        }
+            "parts": [1], "offsets": {"5": 12, "6": 8}, "since_per_partition": dict.fromkeys(("7", "8", "9"), begin),
+        }  # fmt: skip
         # no moment is in the future, which the service refuses
         assert positions.body((1,), NOW + timedelta(hours=1), by_moment=True) == {
             "parts": [1],

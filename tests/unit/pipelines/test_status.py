@@ -183,12 +183,10 @@ def test_how_far_the_stream_is_kept(mirror):
 def test_unknown_fields_are_kept_counted_and_told(mirror):
     lake = Archives(Layout(mirror.data))
     grown = {
-        "mood": "calm\x9b31m" * 100,
-        "\x1b[31m": 1,
-        "version": {"identifier": 1, "scores": {"novelty": {"high": 0.5}}},
+        "mood": "calm\x9b31m" * 100, "\x1b[31m": 1, "version": {"identifier": 1, "scores": {"novelty": {"high": 0.5}}},
         **{f"z{number}": number for number in range(3)},
         "categories": [{"name": "A", "url": "u", "rank": 2}, {"name": "B", "url": "u", "rank": 3}],
-    }
+    }  # fmt: skip
     file = lake.convert(*(lake.record(page, **grown) for page in range(3)))
     mirror.warehouse.load_hour(file.batch_hour, [file])
     mirror.publish()

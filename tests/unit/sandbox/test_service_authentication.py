@@ -66,14 +66,12 @@ def test_login_refuses_without_saying_why(client):
 
 NO_CREDENTIALS = {"status": 400, "message": "missing username or password"}
 OPERATIONS = {
-    "login": {"username": "a", "password": "b"},
-    "token-refresh": {"username": "a", "refresh_token": "b"},
-    "token-revoke": {"refresh_token": "b"},
-    "forgot-password": {"username": "a"},
+    "login": {"username": "a", "password": "b"}, "token-refresh": {"username": "a", "refresh_token": "b"},
+    "token-revoke": {"refresh_token": "b"}, "forgot-password": {"username": "a"},
     "forgot-password-confirm": {"username": "a", "password": "b", "confirmation_code": "c"},
     "change-password": {"access_token": "a", "previous_password": "bbbbbb", "proposed_password": "cccccc"},
     "new-password-required": {"username": "a", "session": "b", "new_password": "cccccc"},
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("operation", "field"), [(o, f) for o, body in OPERATIONS.items() for f in body])

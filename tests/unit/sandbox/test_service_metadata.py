@@ -94,12 +94,10 @@ class TestGet:
         ("query", "message"),
         [
             ("filters=" + quote('[{"field":"code","value":"x"}]'), "json: cannot unmarshal array into Go value"),
-            ("filters={oops", "invalid character 'o' looking for beginning of value"),
-            ("filters={", "unexpected EOF"),
-            ("filters=", "EOF"),
-            ("limit=&limit=<%26>", 'strconv.ParseInt: parsing "<&>": invalid syntax'),
+            ("filters={oops", "invalid character 'o' looking for beginning of value"), ("filters={", "unexpected EOF"),
+            ("filters=", "EOF"), ("limit=&limit=<%26>", 'strconv.ParseInt: parsing "<&>": invalid syntax'),
         ],
-    )
+    )  # fmt: skip
     def test_refusals(self, client, query, message):
         answer = client.call(f"/v2/projects?{query}")
         assert answer.status_code == 422

@@ -236,6 +236,7 @@ def test_each_derived_column_shows_its_part_of_a_page_also_under_the_names_of_be
         query = f"SELECT * EXCLUDE (project_id, namespace_id, article_id, name) FROM {table.name} WHERE article_id = ?"
         for number in range(2):
             assert rows(query, number) == sorted(map(repr, derived[table.name])), table.name
+    assert len(library.ask("FROM infobox_values('nAME')")) == 2
     found = [list(row) for row in library.ask("FROM page_links('enwiki', 'Page_0')")]
     assert found == [[*row[:2], *row[3:]] for row in derived["article_links"]]
     found = [list(row) for row in library.ask("FROM page_sections('enwiki', 'Page_0')")]

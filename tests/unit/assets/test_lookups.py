@@ -12,6 +12,7 @@ from resources.data_folder import copying
 from resources.lake import Layout, journal
 from resources.lake.journal import Asked, Journals
 from resources.tables import Purpose
+from resources.warehouse import Warehouse
 
 NOW = datetime(2026, 11, 20, 23, 59, tzinfo=UTC)
 EARTH = Asked("enwiki", 0, "Earth", Purpose.WATCH)
@@ -24,9 +25,10 @@ def test_a_watch_list_names_projects_and_titles(tmp_path):
     )
     assert lookup.read_watchlist(path) == [("enwiki", "Earth"), ("frwiki", "Terre (planète)")]
     assert lookup.read_watchlist(None) == []
-    path.write_text("enwiki Earth\nMars\n")
-    with pytest.raises(WatchlistError, match=r"Line 2 of the watch list .* is invalid: 'Mars'"):
-        lookup.read_watchlist(path)
+    for line in ("Mars", "Enwiki Mars"):
+        path.write_text(f"enwiki Earth\n{line}\n")
+        with pytest.raises(WatchlistError, match=rf"Line 2 of the watch list .* is invalid: '{line}'"):
+            lookup.read_watchlist(path)
     with pytest.raises(WatchlistError, match="cannot be read"):
         lookup.read_watchlist(tmp_path / "none.txt")
 
@@ -39,14 +41,16 @@ def test_a_budget_is_of_a_day_and_never_exceeded(tmp_path):
     moments.append(NOW + timedelta(minutes=1))
     assert budget.left == 2
     (tmp_path / "state" / "lookups.json").write_text("{}")  # what was spent is not known
-    assert not budget.take()
+    assert (budget.take(), budget.left) == (False, 0)
 
 
-def test_a_budget_of_one_page_is_spent_on_a_watched_page(bench):
+def test_a_small_budget_is_spent_on_watched_pages(bench, monkeypatch):
     watched = [("enwiki", "Earth"), ("enwiki", "Mars")]
-    for limit in (0, 1):
+    monkeypatch.setattr(Warehouse, "uncertain_pages", lambda *_: [("enwiki", 0, "Venus"), ("enwiki", 0, "Mars")])
+    wanted = [("Earth", Purpose.WATCH), ("Mars", Purpose.REPAIR), ("Venus", Purpose.REPAIR)]
+    for limit in range(4):
         planned = lookup.plan(watched, [("enwiki", 0)], bench.warehouse, limit, NOW)
-        assert [one.purpose for one in planned] == [Purpose.WATCH] * limit
+        assert [(one.name, one.purpose) for one in planned] == wanted[:limit]
 
 
 def test_one_process_looks_up_at_a_time(tmp_path):

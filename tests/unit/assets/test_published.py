@@ -3,6 +3,7 @@
 import functools
 import os
 from datetime import UTC, datetime, timedelta
+from unittest.mock import Mock
 
 import duckdb
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from assets import published
 from assets.layers import HOUR as ONE_HOUR
 from assets.steps import hour as batches
+from assets.steps import rebuilding
 from assets.steps.housekeeping import Cleaning, Replaced
 from resources import datasets
 from resources.tables import HourState
@@ -86,9 +88,9 @@ def test_people_are_told_when_it_is_published_next(every, last, text):
     assert next_text(None if last is None else Publication(last, 1), every) == text
 
 
-def load(bench, *pages):
-    bench.serve("enwiki", *pages)
-    archived = bench.fetch(("enwiki", 0))
+def load(bench, *pages, projects=("enwiki",)):
+    bench.serve(projects[-1], *pages)
+    archived = bench.fetch(*((project, 0) for project in projects))
     batches.load_hour(archived, bench.convert(archived), bench.warehouse)
 
 
@@ -130,13 +132,28 @@ def earlier(warehouse):
 def test_a_build_file_that_was_replaced_is_completed_before_it_is_published(
     bench, publish, caplog, damage, replacement
 ):
-    bench.warehouse.publish()
     load(bench, 1)
+    bench.warehouse.publish()
+    load(bench, 1, projects=("enwiki", "frwiki"))  # of the same hour, and not published
     damage(bench.warehouse)
     assert bench.warehouse.pending_hours() == []
     assert (bench.warehouse.build_path.parent / "build.duckdb.damaged").exists()
     publish(0)
     assert bench.warehouse.is_complete()
-    assert bench.warehouse.sql("SELECT count(*) FROM articles").rows == [(1,)]
+    assert bench.warehouse.sql("SELECT count(*) FROM articles").rows == [(2,)]
     assert caplog.text.count(replacement) == 1
     assert "Reloaded 1 hour and 0 snapshot versions." in caplog.text
+
+
+def test_a_build_file_is_incomplete_until_all_was_tried(bench, monkeypatch, caplog):
+    with bench.warehouse._connector.build("lose data") as connection:
+        connection.execute("UPDATE internal.meta SET is_complete = false")
+    done = rebuilding.Rebuilt(hour_count=2, snapshot_count=1, failures=["One.", "Two."])
+    monkeypatch.setattr(rebuilding, "load_archived", Mock(side_effect=[WarehouseBusyError("Busy."), done]))
+    own = bench.resources()
+    with pytest.raises(WarehouseBusyError):
+        rebuilding.complete(own["lake"], own["warehouse"], None, own["enterprise"])
+    assert not bench.warehouse.is_complete()
+    rebuilding.complete(own["lake"], own["warehouse"], None, own["enterprise"])
+    assert bench.warehouse.is_complete()
+    assert "Reloaded 2 hours and 1 snapshot version. Failed: One. Two." in caplog.text

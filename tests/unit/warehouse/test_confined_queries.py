@@ -149,13 +149,8 @@ def test_queries_are_answered(mirror):
         confine(connection, [(mirror.data / "lake").resolve()])
         for query, expected in ANSWERED:
             assert rows(connection, query) == expected, query
-    for query in (
-        "SHOW TABLES",
-        "DESCRIBE articles",
-        "SUMMARIZE articles",
-        "EXPLAIN FROM articles",
-        "explain analyze FROM articles",
-    ):
+    explained = ("EXPLAIN FROM articles", "explain analyze FROM articles")
+    for query in ("SHOW TABLES", "DESCRIBE articles", "SUMMARIZE articles", *explained):
         assert mirror.sql(query, is_confined=True).rows
     files = mirror.sql(
         f"SELECT count(*) FROM read_parquet('{mirror.data}/lake/article_changes/**/*.parquet')", is_confined=True

@@ -34,10 +34,8 @@ def test_states_follow_one_another_and_what_is_loaded_stays_loaded(lake, warehou
     assert warehouse.record_statuses([status(0, HourState.NOT_YET, "Not published yet.")]) == 0
     assert warehouse.record_statuses([status(0, HourState.ABSENT, "Not in the list.")]) == 1
     (row,) = warehouse.coverage(published=False)
-    assert (row.state, row.reason, row.row_count, row.load_count, row.checked_at) == (
-        *("absent", "Not in the list.", None, None),
-        clock.now,
-    )
+    told = ("absent", "Not in the list.", None, None, clock.now)
+    assert (row.state, row.reason, row.row_count, row.load_count, row.checked_at) == told
     load(lake, warehouse, 0)
     (row,) = warehouse.coverage(published=False)
     assert (row.state, row.reason, row.row_count, row.reject_count, row.load_count) == ("loaded", None, 1, 0, 1)

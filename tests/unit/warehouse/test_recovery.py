@@ -40,11 +40,8 @@ with duckdb.connect(sys.argv[1], read_only=True):
 
 
 def load(warehouse, lake, hour, name):
-    warehouse.load_hour(
-        lake.hour(hour),
-        [lake.file(hour, [lake.change(hour + 1, name, 60 * hour + 1)])],
-        dataset=datasets.ARTICLE_CHANGES,
-    )
+    file = lake.file(hour, [lake.change(hour + 1, name, 60 * hour + 1)])
+    warehouse.load_hour(lake.hour(hour), [file], dataset=datasets.ARTICLE_CHANGES)
     warehouse.apply_changes()
 
 

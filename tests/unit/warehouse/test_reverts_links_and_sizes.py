@@ -26,22 +26,14 @@ def test_reverts_are_told_by_their_tags_each_revision_once(lake, warehouse):
         lake.change(4, "P4", 5, "delete", version_tags=["mw-reverted"]),
     ]
     # the revisions 7 and 8 were published again when they had their tags
-    second = [
-        first[1],
-        edit(1, 61, "mw-reverted", version_id=7),
-        edit(4, 62, "mw-manual-revert", version_id=6),
-        edit(1, 63, "mw-undo", "mw-reverted", version_id=8),
-    ]
+    second = [first[1], edit(1, 61, "mw-reverted", version_id=7), edit(4, 62, "mw-manual-revert", version_id=6)]
+    second.append(edit(1, 63, "mw-undo", "mw-reverted", version_id=8))
     for hour, rows in enumerate((first, second)):
         warehouse.load_hour(lake.hour(hour), [lake.file(hour, rows)])
     warehouse.publish()
     query = "SELECT version_id, is_reverted, revert_method, previous_version_id FROM actual_reverts"
-    assert warehouse.sql(query).rows == [
-        (8, True, "undo", None),
-        (6, False, "manual-revert", None),
-        (7, True, None, None),
-        (9, True, "rollback", 5),
-    ]
+    undone = [(8, True, "undo", None), (6, False, "manual-revert", None), (7, True, None, None)]
+    assert warehouse.sql(query).rows == [*undone, (9, True, "rollback", 5)]
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (0, 2, 3))])
@@ -157,12 +149,8 @@ def test_links_to_a_page_are_also_those_to_its_redirects_and_of_its_own_project_
         page("Four", WIKI + "%C3%87%C3%A0_%26_l%C3%A0%3F"),
     )
     query = "SELECT name, linked_title, is_redirect FROM links_to('enwiki', ?)"
-    expected = [
-        ("One", "New York", False),
-        ("One", "Big Apple", True),
-        ("Two", "NYC", True),
-        ("Two", "New York", False),
-    ]
+    expected = [("One", "New York", False), ("One", "Big Apple", True)]
+    expected += [("Two", "NYC", True), ("Two", "New York", False)]
     for title in ("New York", "New_York", "NYC", "Big Apple"):
         assert mirror.ask(query, title) == expected
     assert mirror.ask(query, "London") == [("One", "London", False)]
@@ -185,12 +173,8 @@ def test_other_languages_are_those_of_the_item_mirrored_or_not(mirror, lake):
     query = "SELECT language_id, project_id, name, article_id, entity_id FROM other_languages('enwiki', ?)"
     french = ("fr", "frwiki", "New York (ville)", 2, "Q60")
     assert mirror.ask(query, "New York") == [french]
-    links = {
-        "enwiki": {"title": "New York"},
-        "frwiki": {"title": "Ancien titre"},
-        "dewiki": {"title": "New York City"},
-        "enwikiquote": {"title": "New York"},
-    }
+    titles = {"enwiki": "New York", "frwiki": "Ancien titre", "dewiki": "New York City", "enwikiquote": "New York"}
+    links = {project: {"title": title} for project, title in titles.items()}
     mirror.bring_records(
         datasets.SNAPSHOT_ENTITIES, "wikidatawiki", {"name": "Q60", "entity": {"sitelinks": links}}, {"name": "Q61"}
     )

@@ -12,7 +12,7 @@ ACCOUNT = {"WME_USERNAME": "Ada", "WME_PASSWORD": "not-to-be-seen", "WME_PROJECT
 
 #: Values that a setting cannot have, by the setting and the words of its refusal.
 REFUSED = {
-    ("WME_SANDBOX", "use 1 or 0"): ["maybe"],
+    **{(f"WME_{flag}", "use 1 or 0"): ["maybe"] for flag in ("SANDBOX", "WIKIDATA", "ANONYMOUS", "ALLOW_HTTP")},
     ("WME_PROJECTS", "database names"): ["en/wiki", "../etc"],
     ("WME_NAMESPACES", "use namespace numbers"): ["zero", "0,-1"],
     ("WME_BODIES", "html,wikitext / none"): ["pdf", "none,html"],
@@ -23,7 +23,7 @@ REFUSED = {
     ("WME_FIRST_HOUR", "2026-11-20T05"): ["yesterday"],
     ("WME_GRACE_HOURS", "number of hours"): ["-1"],
     ("WME_GRACE_HOURS", "from 0 to 1,000,000"): ["1e9"],
-    ("WME_REQUESTS_PER_SECOND", "requests per second"): ["0", "1e-300", "1e7", "nan"],
+    ("WME_REQUESTS_PER_SECOND", "requests per second"): ["0", "0.0009", "1000001", "nan"],
     ("WME_ENGINE", "dask://host:8786"): ["dask", "dask://host", "dask://:1", "tcp://host:1", "dask://host:1/x"],
     ("WME_WORKERS", "from 1 to 64"): ["0", "65"],
     ("WME_THREADS", "from 1 to 1,024"): ["0", "1025"],
@@ -70,6 +70,13 @@ def test_lists_are_split_and_times_to_publish_are_read():
     assert read({}).publish_every == read({"WME_PUBLISH": "run"}).publish_every == timedelta(0)
     assert read({"WME_PUBLISH": "90"}).publish_every == timedelta(minutes=90)
     assert read({"WME_PUBLISH": "off"}).publish_every is None
+
+
+def test_the_lowest_and_the_highest_number_of_each_setting_are_accepted():
+    bounds = {"max_record_mb": (16, 1024), "workers": (1, 64), "threads": (1, 1024), "memory_mb": (256, 1_000_000)}
+    bounds |= dict.fromkeys(("min_free_gb", "grace_hours", "lookups_per_day", "check_pages"), (0, 1_000_000))
+    for name, numbers in (bounds | {"requests_per_second": (0.001, 1_000_000)}).items():
+        assert [getattr(read({f"WME_{name.upper()}": str(one)}), name) for one in numbers] == list(numbers)
 
 
 @pytest.mark.parametrize(

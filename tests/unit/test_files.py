@@ -103,12 +103,18 @@ def test_damaged_files_of_one_name_are_all_kept(tmp_path):
     assert {path.read_text() for path in tmp_path.iterdir()} == {"first", "second"}
 
 
-def test_a_finished_file_takes_the_name_of_another(tmp_path):
+def test_a_finished_file_takes_the_name_of_another_and_no_descriptor_stays_open(tmp_path, monkeypatch):
     (tmp_path / "new").write_bytes(b"abc")
     (tmp_path / "x").write_bytes(b"old")
+    before = set(Path("/dev/fd").iterdir())
     files.put(tmp_path / "new", tmp_path / "x")
     assert names(tmp_path) == ["x"]
     assert files.md5_of(tmp_path / "x") == "900150983cd24fb0d6963f7d28e17f72"
+    monkeypatch.setattr(os, "fsync", lambda _: 1 / 0)
+    for function, error in ((files.sync, ZeroDivisionError), (files.read, files.UnusableFileError)):
+        with pytest.raises(error):
+            function(tmp_path)
+    assert set(Path("/dev/fd").iterdir()) <= before
 
 
 @pytest.fixture

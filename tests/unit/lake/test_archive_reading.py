@@ -3,11 +3,13 @@
 import gzip
 import random
 import tarfile
+from unittest.mock import Mock
 
 import pytest
 
 from resources.lake import ArchiveError, LakeError, convert
 from resources.lake.archive.buffers import Buffers
+from resources.lake.decode.records import RecordReader
 from tests.unit.lake.conftest import tar_bytes
 
 
@@ -61,6 +63,9 @@ def test_what_is_no_archive_is_said_and_keeps_no_buffer(lake, monkeypatch):
         *((whole[:-cut], "damaged or truncated") for cut in (1, 4, 8)),
     ):
         assert words in str(refusal(lake, data))
+    monkeypatch.setattr(RecordReader, "read", Mock(side_effect=MemoryError))
+    with pytest.raises(MemoryError):
+        convert(lake.from_bytes(whole), lake.layout)
     assert {loan._holders for loan in loans} == {0}
 
 

@@ -14,8 +14,8 @@ PATH = f"/v2/articles/{quote(HARD_TITLE, safe='')}"
 
 
 def article(project, name, hour):
-    """One article in both projects, under a title that is hard to write in a path."""
-    if name.replace("_", " ") != HARD_TITLE:
+    """One article in both projects, under a title that is hard to write in a path, and one in each alone."""
+    if name.replace("_", " ") not in {HARD_TITLE, f"Only {project}"}:
         return None
     return {
         "name": HARD_TITLE, "identifier": 5,
@@ -70,6 +70,8 @@ def test_limits(client):
             assert answer.status_code == (422 if message else 200)
             assert not message or answer.json()["message"] == message
     assert len(found(client.call(PATH, "POST", json={"limit": 1}))) == 1
+    for project in ("enwiki", "frwiki"):  # one of them is not the first to be looked at
+        assert projects(client.call(f"/v2/articles/Only_{project}?limit=1")) == {project}
 
 
 @pytest.mark.parametrize(

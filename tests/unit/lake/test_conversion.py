@@ -23,13 +23,12 @@ def changes(lake, count: int) -> list:
 
 
 def test_counts_and_places(lake, rows, tmp_path):
-    made = lake.convert(*changes(lake, 10), b"bad")
-    archive = lake.archive(lake.lines(*changes(lake, 10), b"bad"))
+    archive = lake.archive(lines := lake.lines(*changes(lake, 10), b"bad"))
+    made = convert(archive, lake.layout)
     assert (made.row_count, made.reject_count) == (10, 1)
     assert (made.update_count, made.delete_count, made.visibility_change_count) == (6, 3, 1)
-    assert made.archive_bytes == archive.path.stat().st_size
-    assert made.ndjson_bytes == len(lake.lines(*changes(lake, 10), b"bad"))
-    assert made.lake_bytes == made.path.stat().st_size
+    sizes = (archive.path.stat().st_size, len(lines), made.path.stat().st_size)
+    assert (made.archive_bytes, made.ndjson_bytes, made.lake_bytes) == sizes
     assert made.converted
     assert made.seconds > 0
     assert made.digest == digest_of(archive)
@@ -186,32 +185,18 @@ def test_rows_and_rejects_of_a_snapshot(lake, rows, how):
     plain = lake.record(2)
     plain.pop("event")
     hourly = lake.archive(lake.lines(lake.record(1), plain, b"bad", lake.record(3, mood="calm")))
-    archive = replace(
-        hourly,
-        identifier="enwiki_namespace_0_chunk_3",
-        batch_hour=None,
-        snapshot_id="enwiki_namespace_0",
-        snapshot_version=VERSION,
-        dataset=SNAPSHOT_ARTICLES,
-    )
+    known = {"snapshot_id": "enwiki_namespace_0", "snapshot_version": VERSION, "dataset": SNAPSHOT_ARTICLES}
+    archive = replace(hourly, identifier="enwiki_namespace_0_chunk_3", batch_hour=None, **known)
     made = convert(archive, lake.layout)
-    assert made.path == (
-        lake.layout.lake
-        / "snapshot_articles/enwiki_namespace_0/01234567"
-        / f"enwiki_namespace_0_chunk_3.{made.digest[:8]}.parquet"
-    )
-    assert made.rejects_path == (
-        lake.layout.lake / f"rejects/enwiki_namespace_0/01234567/enwiki_namespace_0_chunk_3.{made.digest[:8]}.parquet"
-    )
+    name = f"enwiki_namespace_0/01234567/enwiki_namespace_0_chunk_3.{made.digest[:8]}.parquet"
+    places = (lake.layout.lake / "snapshot_articles" / name, lake.layout.lake / "rejects" / name)
+    assert (made.path, made.rejects_path) == places
     assert pq.read_schema(made.path).equals(SNAPSHOT_ARTICLES.table.schema)
     assert pq.read_schema(made.rejects_path).equals(REJECTED_LINES.schema)
     found = rows(made.path)
     assert {(row["snapshot_id"], row["snapshot_version"]) for row in found} == {("enwiki_namespace_0", VERSION)}
-    assert [(row["name"], row["change_type"], row["extra"]) for row in found] == [
-        ("Page 1", "update", None),
-        ("Page 2", "update", None),
-        ("Page 3", "update", '{"mood":"calm"}'),
-    ]
+    expected = [(f"Page {n}", "update", '{"mood":"calm"}' if n == 3 else None) for n in (1, 2, 3)]
+    assert [(row["name"], row["change_type"], row["extra"]) for row in found] == expected
     assert found[1]["event_at"] == found[1]["modified_at"]
     (reject,) = rows(made.rejects_path)
     assert (reject["batch_hour"], reject["line_number"], reject["raw"]) == (None, 3, b"bad")

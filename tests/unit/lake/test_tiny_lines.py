@@ -43,14 +43,9 @@ ROUNDS = 6
 
 def spoilt(number: int, **changes: Any) -> bytes:
     """A record of about 200 bytes with other fields; those that are None are missing."""
-    record = {
-        "name": f"P{number}",
-        "identifier": number,
-        "version": {"identifier": 1},
-        "namespace": {"identifier": 0},
-        "is_part_of": {"identifier": "enwiki"},
-        "event": {"type": "update", "date_created": "2026-11-19T05:10:11Z"},
-    } | changes
+    record = {"name": f"P{number}", "identifier": number, "version": {"identifier": 1}, "namespace": {"identifier": 0}}
+    record |= {"is_part_of": {"identifier": "enwiki"}}
+    record |= {"event": {"type": "update", "date_created": "2026-11-19T05:10:11Z"}} | changes
     return json.dumps({name: value for name, value in record.items() if value is not None}).encode()
 
 

@@ -16,7 +16,7 @@ from pipelines.automation.sensors import STREAM_WAITS
 from pipelines.report.status import collect
 from resources import datasets, files
 from resources.datasets import ARTICLE_CHANGES
-from resources.datasets.live import files_of
+from resources.datasets.live import Step, files_of
 from resources.enterprise import StreamOptions
 from resources.formatting import hour_text
 from tests.builds import close_all
@@ -45,9 +45,8 @@ def test_snapshots_are_asked_for_once_per_version_and_published_like_hours(daemo
     assert request.run_key.startswith(f"{NAME} ")
     assert daemon.instance.get_dynamic_partitions("snapshots") == [NAME]
     assert daemon.execute("snapshots", partition_key=NAME).success
-    assert (
-        "The current version of every mirrored snapshot is archived." in daemon.tick("discover_snapshots").skip_message
-    )
+    told = daemon.tick("discover_snapshots").skip_message
+    assert "The current version of every mirrored snapshot is archived." in told
     # from the snapshot on, an hour that is not there is a gap
     newest = daemon.offered()[-1]
     assert daemon.materialize([newest]).success
@@ -95,14 +94,13 @@ def test_publishing_is_asked_for_once_per_set_of_pending_hours_and_checks_alone_
     (more,) = daemon.tick("publish_pending").run_requests
     assert more.run_key.split()[0] != first.run_key.split()[0]
 
-    # the checks of both hours, asked for alone
+    # the checks of both hours, asked for alone; no stream was read
     archive = next((daemon.settings.data / "archive").rglob("*.tar.gz"))
     told = ask(daemon)
     assert len(told) == 8
     assert all(evaluation.passed for evaluation in told.values())
-    assert {name: evaluation.metadata["looked_at"].value for name, evaluation in told.items()} | {
-        "rejects_share": 2
-    } == dict.fromkeys(told, 2) | {"agrees_with_stream": 0}, "no stream was read"
+    looked_at = {name: evaluation.metadata["looked_at"].value for name, evaluation in told.items()}
+    assert looked_at == dict.fromkeys(told, 2) | {"agrees_with_stream": 0, "rejects_share": looked_at["rejects_share"]}
     archive.write_bytes(archive.read_bytes()[:-1])
     told = ask(daemon)
     assert [name for name, evaluation in told.items() if not evaluation.passed] == ["archives_verified"]
@@ -130,9 +128,8 @@ def test_publishing_no_more_often_than_the_operator_wants(daemon):
     assert made["next_publication"] == f"by the first run after {due} UTC (WME_PUBLISH=60)"
 
     assert daemon.materialize(hours[1:2]).success
-    assert f"Pending data (1 hour, 0 snapshots) will be published by the first run after {due}" in (
-        daemon.tick("publish_pending").skip_message
-    )
+    told = daemon.tick("publish_pending").skip_message
+    assert f"Pending data (1 hour, 0 snapshots) will be published by the first run after {due}" in told
     made = publish(**when_due)
     assert (made["changed"], made["published_at"]) == (False, last.published_at.timestamp())
     assert warehouse.publication() == last
@@ -197,9 +194,8 @@ def test_failed_hours_are_reported_until_they_are_loaded_and_no_others(daemon, m
     daemon.sandbox.faults.clear()
     daemon.sandbox.faults.add(path="/v2/batches/*", kind="status", status=404, count=None)
     assert not daemon.materialize([newest]).success
-    assert [
-        row.state for row in daemon.warehouse.coverage(newest, published=False, dataset=datasets.ARTICLE_CHANGES)
-    ] == ["not_yet"]
+    rows = daemon.warehouse.coverage(newest, published=False, dataset=datasets.ARTICLE_CHANGES)
+    assert [row.state for row in rows] == ["not_yet"]
     assert failed_hours(daemon) == {}
 
     # a run that failed before it recorded anything
@@ -220,26 +216,36 @@ def test_runs_read_the_stream_one_after_the_other(daemon, monkeypatch):
     monkeypatch.setattr(streams, "OBSERVED_SECONDS", 0.0)
     daemon.change(max_record_mb=17, bodies=("html",))
     keep, asked = streams.stream.keep, []
-    monkeypatch.setattr(streams.stream, "keep", lambda *words, **more: asked.append(more) or keep(*words, **more))
+
+    def keep_and_say(client, live, state, **more):
+        keep(client, live, state, **more)
+        more["say"](Step(9, state, now, 0, 1, 2, 3, 4), 1.26)
+        asked.append(more | {"last": live.last(), "state": state})
+
+    monkeypatch.setattr(streams.stream, "keep", keep_and_say)
     now = datetime.now(UTC)
     since_hours = 6
     wanted = sum(1 for _ in daemon.sandbox.world.events("enwiki", now - timedelta(hours=since_hours - 1), now))
     assert wanted >= 15
     found: list[dict[str, Any]] = []
     observed: list[dg.DagsterEvent] = []
-    while sum(one["events"] for one in found) < wanted:
+    while sum(asked[-1]["last"].event_counts.values() if asked else ()) < wanted:
         # a busy machine may need longer
         config = {"minutes": 0.01 * (len(found) + 1), "since_hours": since_hours, "connections": 2}
         run = daemon.execute("stream", run_config={"ops": {"lake__live_changes": {"config": config}}})
         (made,) = run.get_asset_materialization_events()
         observed += [event for event in run.all_events if event.event_type_value == "ASSET_OBSERVATION"]
         found.append({name: value.value for name, value in made.materialization.metadata.items()})
-    assert sum(one["duplicates_dropped"] + one["rejected_lines"] for one in found) == 0
-    assert {one["options"] for one in asked} == {StreamOptions(connections=2, record_bytes=17 << 20)}
+    told = {"duplicates_dropped": 1, "events_of_other_projects": 2, "rejected_lines": 3, "offset_resets": 4}
+    told |= {"lag_seconds": 1.3}
+    assert all(one | told == one and one.keys() - told == {"events", "files", "events_per_second"} for one in found)
+    wanted = StreamOptions(connections=2, record_bytes=17 << 20), daemon.settings.data / "state", ("enwiki", 0)
+    assert {(one["options"], one["state"], *one["last"].kept_since) for one in asked} == {wanted}
     assert asked[0]["loaded"]([now]) == set(), "nothing is published"
-    assert all({"lag_seconds", "events_per_second"} <= one.keys() for one in found if one["events"])
-    seen = [event.asset_observation_data.asset_observation.metadata["events"].value for event in observed]
-    assert sum(seen) == sum(one["events"] for one in found)
+    seen = [event.asset_observation_data.asset_observation.metadata for event in observed]
+    assert {one["files"].value for one in seen} == {1}
+    for name in ("events", "files"):
+        assert sum(one[name].value for one in seen) == sum(one[name] for one in found)
     kept = files_of(daemon.settings.data / "lake/live_changes")
     columns = ["event_partition", "event_offset", "html", "wikitext"]
     offsets = pa.concat_tables(pq.read_table(one.path, columns=columns) for one in kept)

@@ -1,5 +1,6 @@
 """The checks of snapshots, current states and lists: each fails on exactly what it is there for, by itself too."""
 
+import hashlib
 import json
 import re
 import shutil
@@ -38,6 +39,8 @@ def whole(tmp_path_factory):
             mirror.run("publish", selection=[one.key.to_user_string() for one in STATES]),
         ]
         assert all(one.success for one in runs)
+        for one in SNAPSHOTS:
+            (mirror.layout.archive / one.archive / "before_all_others_and_never_complete").mkdir()
         mirror.everything = build_defs(mirror.settings).resolve_implicit_global_asset_job_def()
         yield mirror, runs
 
@@ -70,7 +73,12 @@ def alter(mirror, *statements):
 
 
 def test_runs_answer_the_checks_of_what_they_make_and_good_data_passes(whole):
-    _, (lists, *snapshots, hours, states) = whole
+    mirror, (lists, *snapshots, hours, states) = whole
+    contents = {one.name: mirror.layout.list_archive(one).read_bytes() for one in LISTS}
+    counts = {f"{name}_count": len(json.loads(content)) for name, content in contents.items()}
+    assert lists.metadata["archive/reference", None] == counts
+    made = mirror.instance.get_latest_materialization_event(layers.archive_key(LISTS[0])).asset_materialization
+    assert made.tags["dagster/data_version"] == hashlib.md5(b"".join(contents.values())).hexdigest()
     assert {"rows_accounted", "not_empty", "unique_key", "mirrored_known"} == {*lists.checks}
     assert len(snapshots) == 2
     for one in snapshots:
@@ -193,7 +201,7 @@ def test_what_a_state_did_not_take_in_is_found(mirror):
     newest = {state.key: f"(SELECT max(event_at) FROM {state.table.name})" for state, *_ in states}
     places = {
         state.key: mirror.rows(
-            f"SELECT {name}, project_id FROM {state.table.name} WHERE event_at = {newest[state.key]}"
+            f"SELECT {name}, project_id FROM {state.key.path[-1]} WHERE event_at = {newest[state.key]}"
         )
         for state, _, _, name in states
     }

@@ -72,12 +72,10 @@ def test_a_run_that_finds_an_hour_done_leaves_the_earlier_work_in_its_metadata(d
     def shown() -> dict[str, dict[str, Any]]:
         found = {}
         for key in layers.keys(ARTICLE_CHANGES):
-            (record,) = daemon.instance.fetch_materializations(
-                dg.AssetRecordsFilter(asset_key=key, asset_partitions=[key_of(hour)]), limit=1
-            ).records
-            found[key.path[0]] = {
-                name: one.value for name, one in record.asset_materialization.metadata.items() if name != "preview"
-            }
+            of_hour = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[key_of(hour)])
+            (record,) = daemon.instance.fetch_materializations(of_hour, limit=1).records
+            metadata = record.asset_materialization.metadata
+            found[key.path[0]] = {name: one.value for name, one in metadata.items() if name != "preview"}
         return found
 
     assert daemon.materialize([hour]).success
@@ -325,7 +323,6 @@ def test_lists_follow_as_well_and_lookups_are_no_layers(daemon):
     assert (tick("lake"), tick("warehouse")) == ({}, {})
     assert daemon.execute("reference", asset_selection=[dg.AssetKey(["archive", "reference"])]).success
     assert tick("lake") == {f"lake/{name}": [None] for name in ("codes", "languages", "namespaces", "projects")}
-    carried = {
-        key for key, node in daemon.defs.resolve_asset_graph()._asset_nodes_by_key.items() if node.automation_condition
-    }
+    nodes = daemon.defs.resolve_asset_graph()._asset_nodes_by_key
+    carried = {key for key, node in nodes.items() if node.automation_condition}
     assert not {key for key in carried if "lookups" in key.path or "live_changes" in key.path}

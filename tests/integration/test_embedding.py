@@ -217,13 +217,11 @@ def test_executors_and_launchpad_of_both_are_their_own(project, settings):
     assert {executors[name] for name in ours} == {processes.executor}
     assert {executors[name] for name in executors.keys() - ours} == {dg.multiprocess_executor}
     assert {"report", f"{PREFIX}_report"} <= executors.keys()
-    fields = (
-        defs.resolve_job_def(f"{PREFIX}_hours").run_config_schema.config_type.fields["resources"].config_type.fields
-    )
+    resources = defs.resolve_job_def(f"{PREFIX}_hours").run_config_schema.config_type.fields["resources"]
+    fields = resources.config_type.fields
     assert {f"{PREFIX}_lake", f"{PREFIX}_enterprise"} <= fields.keys()
-    followed = defs.resolve_sensor_def(f"{PREFIX}_carry_to_warehouse").asset_selection.resolve(
-        defs.resolve_asset_graph()
-    )
+    selection = defs.resolve_sensor_def(f"{PREFIX}_carry_to_warehouse").asset_selection
+    followed = selection.resolve(defs.resolve_asset_graph())
     assert {key.path[0] for key in followed} == {PREFIX}
     # nothing of the definitions shows the password
     shown = json.dumps([repr(fields), [repr(job.run_config_schema) for job in defs.resolve_all_job_defs()]])

@@ -91,9 +91,8 @@ def test_what_the_system_refuses_names_both_paths_however_long(tmp_path):
     source, target = tmp_path / "a" / ("b" * 200), tmp_path / ("c" * 200) / ("d" * 200)
     with pytest.raises(OSError, match="No such file") as caught:
         source.replace(target)
-    assert sentence(caught.value).startswith(
-        f"No such file or directory: {source} -> {target}. Committed data is kept."
-    )
+    told = f"No such file or directory: {source} -> {target}. Committed data is kept."
+    assert sentence(caught.value).startswith(told)
 
 
 def test_a_run_spends_no_more_lookups_than_it_may(mirror, tmp_path):

@@ -9,7 +9,6 @@ import pytest
 
 from assets.steps import hour as batches
 from assets.steps.converting import NotArchivedError
-from resources import datasets
 from resources.datasets import ARTICLE_CHANGES
 from resources.enterprise import errors
 from resources.lake import ArchiveError
@@ -45,10 +44,8 @@ def test_the_list_that_is_kept_names_what_was_landed_though_the_hour_was_exporte
     new = bench.serve("enwiki", 1, 2)
     archived = batches.fetch_hour(plan, bench.client, bench.layout, bench.engine)
     listed = json.loads(bench.layout.batch_list(ARTICLE_CHANGES, HOUR).read_bytes())
-    assert {one["identifier"]: one["version"] for one in listed} == {
-        "enwiki_namespace_0": new,
-        "frwiki_namespace_0": other,
-    }
+    versions = {one["identifier"]: one["version"] for one in listed}
+    assert versions == {"enwiki_namespace_0": new, "frwiki_namespace_0": other}
     assert new != old
     assert {one.version for one in archived.archives} == {new, other}
     # so that later, without the service, the hour is found whole
@@ -100,11 +97,8 @@ def test_an_absent_hour_that_is_loaded_from_the_archive_was_checked_when_it_was_
     archived = batches.archived_hour(HOUR, bench.layout, [EN, IT], ARTICLE_CHANGES)
     load = batches.load_hour(archived, bench.convert(archived), bench.warehouse)
     assert (load.row_count, load.changed, bench.states()) == (1, True, {(HOUR, *EN): "loaded", (HOUR, *IT): "absent"})
-    checked = {
-        row.project_id: row.checked_at
-        for row in bench.warehouse.coverage(published=False, dataset=datasets.ARTICLE_CHANGES)
-    }
-    assert checked == {"enwiki": bench.clock(), "itwiki": listed_at}
+    rows = bench.warehouse.coverage(published=False, dataset=ARTICLE_CHANGES)
+    assert {row.project_id: row.checked_at for row in rows} == {"enwiki": bench.clock(), "itwiki": listed_at}
 
 
 def test_the_disk_must_hold_what_is_made_of_the_archives_and_the_floor(bench, monkeypatch):

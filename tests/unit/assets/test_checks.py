@@ -152,7 +152,7 @@ def test_gaps_and_places_that_lag_or_have_no_snapshot_are_named_up_to_a_number_a
     assert (told.passed, told.description) == (True, None)
     counts = {"missing": 0, "lagging": 0, "looked_at": 40, "before_the_mirror": 8}
     assert {name: one.value for name, one in told.metadata.items()} == counts
-    reasons = {hour: f"Reason {'x' * number}." for number, hour in enumerate(hours[1:31])}
+    reasons = {hour: f"Reason {'x' * max(number, 1)}." for number, hour in enumerate(hours[1:31])}
     lost = [HourStatus(hour, "enwiki", 0, HourState.MISSING, reason) for hour, reason in reasons.items()]
     bench.warehouse.record_statuses(lost, CHANGES)
     told = covered(bench, "enwiki", "frwiki")
@@ -161,7 +161,7 @@ def test_gaps_and_places_that_lag_or_have_no_snapshot_are_named_up_to_a_number_a
     assert {name: one.value for name, one in told.metadata.items()} == counts
     assert told.description.startswith("frwiki namespace 0: no hours have been loaded yet. ")
     assert told.description.count("Reason ") == 19
-    assert " And 11 more. `wme run --from " in told.description
+    assert " And 10 more. `wme run --from " in told.description
 
     told = covered(bench, check=coverage_checks.snapshots_loaded)
     assert (told.passed, told.metadata["missing"].value) == (False, 1)

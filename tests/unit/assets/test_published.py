@@ -56,9 +56,8 @@ def test_runs_publish_when_it_is_due_and_people_when_they_ask(bench, publish, mo
 
 
 def note(bench, number, state=HourState.MISSING):
-    bench.warehouse.record_statuses(
-        [HourStatus(HOUR + number * ONE_HOUR, "enwiki", 0, state, "Because.")], dataset=datasets.ARTICLE_CHANGES
-    )
+    status = HourStatus(HOUR + number * ONE_HOUR, "enwiki", 0, state, "Because.")
+    bench.warehouse.record_statuses([status], dataset=datasets.ARTICLE_CHANGES)
 
 
 def test_files_that_cannot_be_cleaned_away_fail_no_run(bench, publish):

@@ -49,9 +49,8 @@ def snapshot(number, project="enwiki", namespace=0):
 
 def test_the_snapshots_of_mirrored_projects_and_namespaces_are_taken():
     records = [snapshot(1), snapshot(1, namespace=14), snapshot(1, "frwiki"), snapshot(1, "dewiki")]
-    found = snapshot_sets.mirrored(
-        Listing(b"", tuple(records), "", DAY), [("enwiki", 0), ("dewiki", 0), ("frwiki", 14)]
-    )
+    scope = [("enwiki", 0), ("dewiki", 0), ("frwiki", 14)]
+    found = snapshot_sets.mirrored(Listing(b"", tuple(records), "", DAY), scope)
     assert [one.identifier for one in found] == [NAME, "dewiki_namespace_0"]
 
 

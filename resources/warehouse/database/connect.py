@@ -278,7 +278,7 @@ def merge_row_groups(build: Build, after: int = _BETWEEN_MERGES) -> bool:
     due = "UPDATE internal.meta SET merged_revision = revision WHERE revision - merged_revision >= ?"
     [(merges,)] = connection.execute(due, [after]).fetchall()
     if merges:
-        # the next writer resets this limit to 0
-        connection.execute("RESET max_vacuum_tasks")
+        # with its default of 100, a merge after a long backfill would end early; the next writer resets it to 0
+        connection.execute("SET max_vacuum_tasks = 1_000_000_000")
         connection.execute("CHECKPOINT")
     return bool(merges)

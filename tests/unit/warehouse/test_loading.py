@@ -8,6 +8,7 @@ import pytest
 
 from resources.tables import HourState
 from resources.warehouse import ConvertedFile, HourStatus, LakeFileError, Warehouse
+from resources.warehouse.database.connect import raise_revision
 from tests.builds import ask, close_all, loaded_digests
 from tests.unit.warehouse.conftest import START
 
@@ -301,6 +302,19 @@ def test_small_groups_become_one_after_a_day_of_transactions_and_the_rows_stay(l
             assert warehouse.record_statuses([state]) == 1
         assert len(groups(warehouse, "article_changes")) > 1
         merged()
+    # DuckDB's own limit would end a merge after some 100 groups
+    row = "'x', range, 'reloaded', NULL, 'enwiki', 0"
+    with warehouse._connector.build("hide rows") as connection:
+        for _ in range(112):
+            connection.execute(f"INSERT INTO internal.hidden_rows SELECT {row} FROM range(1_117)")
+            connection.execute("CHECKPOINT")
+        raise_revision(connection)
+    assert warehouse.merge_row_groups(after=1)
+    close_all()
+    of_paths = "FROM pragma_storage_info('internal.hidden_rows') WHERE column_name = 'lake_path'"
+    assert ask(warehouse, f"SELECT count(DISTINCT row_group_id) {of_paths}") == [(2,)]
+    with warehouse._connector.build("show rows") as connection:
+        connection.execute("TRUNCATE internal.hidden_rows")
     # hours that are loaded again after groups were merged
     for hour in (24, 23):
         rows = [lake.change(number, f"Other {number}", hour * 60 + 1) for number in range(23, 27)]

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 import pipelines.cli
@@ -136,3 +137,11 @@ def test_every_text_of_the_command_line_passes_the_terminal_module():
         "click.echo()",
         'click.echo("The command needs a reply, but standard input has ended. Nothing was changed.", err=True)',
     }
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_results_are_silent_apart_from_progress_until_a_command_ends(answers):
+    with click.Context(click.Command("run")):
+        terminal.hush(answers=answers, progress=not answers)
+        assert (terminal.OUT.quiet, terminal.ERR.quiet) == (answers, not answers)
+    assert (terminal.OUT.quiet, terminal.ERR.quiet) == (False, False)

@@ -1366,31 +1366,13 @@ EXPORT struct decoder *wme_open(const struct description *nodes, int32_t count, 
     return NULL;
 }
 
-/* Bytes of all buffers that a decoder holds, those of living batches included. */
+/* Bytes of the buffers that a decoder keeps, without those of living batches. Only the tests ask for it. */
 EXPORT int64_t wme_bytes(const struct decoder *d) {
     int64_t bytes = (int64_t)(d->tail.size + d->unknown.size + d->row_lines.size + d->left_lines.size +
                               d->left_rows.size + d->left_starts.size + d->left_bounds.size + d->left_verdicts.size);
     for (int32_t k = 0; k < d->arena_count; k++)
         if (atomic_load(&d->arenas[k]->idle)) bytes += bytes_of(d->arenas[k]);
     return bytes;
-}
-
-/* Free what no living batch needs. */
-EXPORT void wme_trim(struct decoder *d) {
-    int32_t kept = 0;
-    for (int32_t k = 0; k < d->arena_count; k++) {
-        if (atomic_load(&d->arenas[k]->idle)) unreference(d->arenas[k]);
-        else d->arenas[kept++] = d->arenas[k];
-    }
-    d->arena_count = kept;
-    drop(&d->tail);
-    drop(&d->left_lines);
-    drop(&d->unknown);
-    drop(&d->row_lines);
-    drop(&d->left_rows);
-    drop(&d->left_starts);
-    drop(&d->left_bounds);
-    drop(&d->left_verdicts);
 }
 
 /*

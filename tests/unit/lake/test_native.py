@@ -119,11 +119,8 @@ def test_memory_of_huge_lines_is_given_back(lake, decoder, library, monkeypatch)
     decoded = decode(decoder, line)
     assert decoded.batch.column("html")[0].as_py() == html
     del decoded
-    for function in (library.wme_bytes, library.wme_trim):
-        function.argtypes, function.restype = [ctypes.c_void_p], ctypes.c_int64
+    library.wme_bytes.argtypes, library.wme_bytes.restype = [ctypes.c_void_p], ctypes.c_int64
     assert library.wme_bytes(decoder._handle) > 30_000_000
-    library.wme_trim(decoder._handle)
-    assert library.wme_bytes(decoder._handle) == 0
     monkeypatch.setattr(native, "KEEP_BYTES", 1 << 20)
     small = Decoder(library, ARTICLE_CHANGES, BOTH)
     assert decode(small, line).batch.column("html")[0].as_py() == html

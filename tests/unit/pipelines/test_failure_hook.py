@@ -87,7 +87,7 @@ def test_a_program_that_fails_or_is_not_there_is_an_error():
         deliver("/nowhere/notify --loud", {})
 
 
-@pytest.mark.parametrize("text", ["https://?key=1", "http:///path", "'unclosed", "notify\x07"])
+@pytest.mark.parametrize("text", ["https://?key=1", "HTTP:///path", "'unclosed", "notify\x07"])
 def test_a_setting_that_can_be_neither_is_refused_and_none_is_shown(text):
     told = r"WME_ON_FAILURE is not valid .*; use https://host/path, or a program"
     with pytest.raises(SettingsError, match=told) as refused:

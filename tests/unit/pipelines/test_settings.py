@@ -1,11 +1,13 @@
 """The environment's settings: defaults, and a sentence for every value that cannot be used."""
 
+import os
 from datetime import timedelta
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
-from resources.settings import NAMES, PROJECT, SettingsError, read, unknown
+from resources.settings import NAMES, PROJECT, SettingsError, load_env_file, read, read_data, unknown
 
 ACCOUNT = {"WME_USERNAME": "Ada", "WME_PASSWORD": "not-to-be-seen", "WME_PROJECTS": "enwiki"}
 
@@ -13,26 +15,22 @@ ACCOUNT = {"WME_USERNAME": "Ada", "WME_PASSWORD": "not-to-be-seen", "WME_PROJECT
 #: Values that a setting cannot have, by the setting and the words of its refusal.
 REFUSED = {
     **{(f"WME_{flag}", "use 1 or 0"): ["maybe"] for flag in ("SANDBOX", "WIKIDATA", "ANONYMOUS", "ALLOW_HTTP")},
-    ("WME_PROJECTS", "database names"): ["en/wiki", "../etc"],
+    ("WME_PROJECTS", "^WME_PROJECTS has '(en/wiki|../etc)'; use database names"): ["en/wiki", "../etc"],
     ("WME_NAMESPACES", "use namespace numbers"): ["zero", "0,-1"],
     ("WME_BODIES", "html,wikitext / none"): ["pdf", "none,html"],
     ("WME_MIN_FREE_GB", "number of gigabytes"): ["lots"],
-    ("WME_MAX_RECORD_MB", "a whole number from 16 to 1024"): [
-        *("15", "1025", "9" * 5000, "000000064" + "9" * 5000, "64.5")
-    ],
+    ("WME_MAX_RECORD_MB", "a whole number from 16 to 1024"): ["15", "1025", "000000064" + "9" * 5000, "64.5"],
+    ("WME_MAX_RECORD_MB", "^WME_MAX_RECORD_MB is '9{59}…; use a maximum record length in MiB"): ["9" * 5000],
     ("WME_FIRST_HOUR", "2026-11-20T05"): ["yesterday"],
-    ("WME_GRACE_HOURS", "number of hours"): ["-1"],
-    ("WME_GRACE_HOURS", "from 0 to 1,000,000"): ["1e9"],
+    ("WME_GRACE_HOURS", "number of hours from 0 to 1,000,000"): ["-1", "1e9"],
     ("WME_REQUESTS_PER_SECOND", "requests per second"): ["0", "0.0009", "1000001", "nan"],
     ("WME_ENGINE", "dask://host:8786"): ["dask", "dask://host", "dask://:1", "tcp://host:1", "dask://host:1/x"],
     ("WME_WORKERS", "from 1 to 64"): ["0", "65"],
     ("WME_THREADS", "from 1 to 1,024"): ["0", "1025"],
-    ("WME_LOOKUPS_PER_DAY", "from 0 to 1,000,000"): ["-1", "1000001"],
-    ("WME_CHECK_PAGES", "from 0 to 1,000,000"): ["-1", "1000001"],
+    **{(f"WME_{one}", "from 0 to 1,000,000"): ["-1", "1000001"] for one in ("LOOKUPS_PER_DAY", "CHECK_PAGES")},
     ("WME_STORAGE_VERSION", "v1.5.0 or v2.0.0"): ["1.5"],
     ("WME_DATA", "would read files in other folders"): ["/srv/[old]/data", "what?"],
-    ("WME_PUBLISH", "number of minutes"): ["seldom", "0", "nan"],
-    ("WME_PUBLISH", "up to 1,000,000"): ["1e12"],
+    ("WME_PUBLISH", r"number of minutes .* \(up to 1,000,000\)"): ["seldom", "0", "nan", "1e12"],
 }
 
 
@@ -44,9 +42,9 @@ def test_with_nothing_set_the_sandbox_is_used_and_without_an_account_the_service
     assert settings.sandbox
     assert settings.projects == ("enwiki", "frwiki", "simplewiki")
     assert (settings.namespaces, settings.bodies) == ((0,), ("html", "wikitext"))
-    assert settings.data == PROJECT / "data" == Path(__file__).parents[3] / "data"
+    assert settings.data == PROJECT / "data" == Path(__file__).parents[3] / "data" == read_data({"WME_DATA": " "})
     assert settings.dagster_home == PROJECT / "data" / "dagster"
-    settings = read({"WME_ANONYMOUS": "1", "WME_PROJECTS": "enwiki"})
+    settings = read({"WME_ANONYMOUS": "1", "WME_PROJECTS": "enwiki", "WME_PASSWORD": "x"})
     assert (settings.anonymous, settings.sandbox) == (True, False)
 
 
@@ -66,10 +64,20 @@ def test_lists_are_split_and_times_to_publish_are_read():
     )
     assert (settings.projects, settings.namespaces) == (("enwiki", "frwiki"), (0, 10))
     assert settings.bodies == ("html",)
+    settings = read(ACCOUNT | {"WME_PROJECTS": " ,", "WME_NAMESPACES": ","}, scoped=False)
+    assert (settings.projects, settings.namespaces) == ((), (0,))
     assert (read(ACCOUNT | {"WME_BODIES": "none"}).bodies, read({}).storage_version) == ((), None)
-    assert read({}).publish_every == read({"WME_PUBLISH": "run"}).publish_every == timedelta(0)
-    assert read({"WME_PUBLISH": "90"}).publish_every == timedelta(minutes=90)
-    assert read({"WME_PUBLISH": "off"}).publish_every is None
+    every = {"": 0, "run": 0, "Run": 0, "0.5": 0.5, "90": 90, "1000000": 1_000_000}
+    assert [read({"WME_PUBLISH": one}).publish_every for one in every] == [timedelta(minutes=n) for n in every.values()]
+    assert {read({"WME_PUBLISH": one}).publish_every for one in ("off", "OFF")} == {None}
+
+
+def test_a_settings_file_may_begin_with_a_mark_and_paths_begin_at_it_or_at_home(tmp_path):
+    (tmp_path / "mirror.env").write_text("\ufeffWME_CONTACT=ops\n")
+    with patch.dict(os.environ, {"WME_ENV_FILE": str(tmp_path / "mirror.env"), "PYTHON_DOTENV_DISABLED": "0"}):
+        load_env_file()
+        paths = {"~": Path.home(), "~/d": Path.home() / "d", "d": tmp_path / "d", "~d": tmp_path / "~d"}
+        assert (os.environ["WME_CONTACT"], {one: read_data({"WME_DATA": one}) for one in paths}) == ("ops", paths)
 
 
 def test_the_lowest_and_the_highest_number_of_each_setting_are_accepted():
@@ -118,7 +126,8 @@ def test_what_cannot_be_used_is_said(environ, words):
 
 
 def test_a_variable_that_is_no_setting_is_reported_with_the_nearest_that_is_one():
-    environ = {"PATH": "", "OTHER_WME_X": "1", **dict.fromkeys(NAMES, ""), "WME_NATIVE": "0"}
+    elsewhere = (f"WME_{name}" for name in ("NATIVE", "ENV_FILE", "NEW_PASSWORD", "CODE", "LIVE_DOWNLOADS"))
+    environ = {"PATH": "", "OTHER_WME_X": "1", **dict.fromkeys((*NAMES, *elsewhere), "0")}
     assert unknown(environ) == []
     near = {"WME_PROJECT": "WME_PROJECTS", "WME_NAMESPACE": "WME_NAMESPACES", "WME_PASWORD": "WME_PASSWORD"}
     told = {name: f"did you mean {other}?" for name, other in (near | {"wme_data": "WME_DATA"}).items()}

@@ -1,6 +1,7 @@
 """Files that commands read, with anything in their place: named in a sentence or made again, and nothing hangs."""
 
 import os
+import stat
 from datetime import UTC, datetime, timedelta
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
@@ -223,6 +224,12 @@ def test_a_file_is_read_whole_or_refused(tmp_path):
         files.read_json(secret, TypeAdapter(dict[str, int]))
     assert "password: Input should be" in str(raised.value)
     assert "hidden" not in str(raised.value)
+    os.mknod(tmp_path / "socket", stat.S_IFSOCK)
+    with pytest.raises(UnusableFileError, match="socket is a socket, but a regular file is expected"):
+        files.read(tmp_path / "socket")
+    (tmp_path / "secret.json.damaged").mkdir()  # what cannot be set aside stays
+    assert [files.read_cache(one, TypeAdapter(dict[str, int])) for one in (secret, secret / "x")] == [None, None]
+    assert secret.exists()
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("victim")], ids=["pipe", "link"])

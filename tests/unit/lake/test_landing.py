@@ -33,7 +33,7 @@ def test_sweep_removes_what_was_left_and_spares_what_is_written(lake):
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".lines.gz"])
-def test_rows_do_not_land_before_their_rejects_and_long_lines(lake, rows, monkeypatch, suffix):
+def test_rows_do_not_land_before_their_rejects_and_long_lines(lake, rows, monkeypatch, tmp_path, suffix):
     monkeypatch.setattr("resources.lake.rejects.RAW_BYTES_MAX", 2)
     archive = lake.archive(lake.lines(lake.record(1), b"bad"))
     target = archive.lake_file(lake.layout, "rejects", digest_of(archive)).with_suffix(suffix)
@@ -43,8 +43,10 @@ def test_rows_do_not_land_before_their_rejects_and_long_lines(lake, rows, monkey
     assert not [name for name in files(lake) if name.endswith(".parquet")]
     assert find_conversion(archive, lake.layout) is None
     with Converter(workers=1) as converter:
+        converter.convert(archive, lake.layout, again=True).path.rename(tmp_path / "moved")
+        (rows_file := archive.lake_file(lake.layout, "article_changes", digest_of(archive))).mkdir()
         made = converter.convert(archive, lake.layout, again=True)
-    assert target.with_name(f"{target.name}.damaged").is_dir()
+    assert all(path.with_name(f"{path.name}.damaged").is_dir() for path in (target, rows_file))
     assert (made.converted, len(rows(made.path)), len(rows(made.rejects_path))) == (True, 1, 1)
 
 

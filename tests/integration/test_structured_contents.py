@@ -80,14 +80,11 @@ def parts(place: list):
 
 def test_real_records_come_back_as_they_went_in(published):
     records, found = published
-    rows = (
-        found.sql(
-            "SELECT page.*, body.* EXCLUDE (project_id, namespace_id, article_id, name, version_id) "
-            "FROM structured_articles AS page JOIN structured_bodies AS body USING (project_id, article_id)"
-        )
-        .to_arrow_table()
-        .to_pylist()
+    both = found.sql(
+        "SELECT page.*, body.* EXCLUDE (project_id, namespace_id, article_id, name, version_id) "
+        "FROM structured_articles AS page JOIN structured_bodies AS body USING (project_id, article_id)"
     )
+    rows = both.to_arrow_table().to_pylist()
     assert len(rows) == sum(map(len, records.values()))
     by_page = {(row["project_id"], row["article_id"]): row for row in rows}
     for project, lines in records.items():

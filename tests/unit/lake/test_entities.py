@@ -32,17 +32,16 @@ def served(page: dict) -> dict:
     entity |= {name: own[name] for name in ("labels", "descriptions", "aliases", "sitelinks") if own.get(name)}
     if "datatype" in own:
         entity["data_type"] = own["datatype"]
-    return {
+    record = {
         "name": own["id"],
         "identifier": int(page["id"]),
         "date_modified": page["rev_timestamp"],
-        "url": f"https://www.wikidata.org/wiki/{page['title']}",
-        "namespace": {"identifier": int(page["ns"])},
-        "is_part_of": {"identifier": "wikidatawiki", "url": "https://www.wikidata.org"},
-        "version": {"identifier": int(page["rev_id"]), "comment": page["rev_comment"]},
         "entity": entity,
-        "license": [{"identifier": "CC0-1.0"}],
     }
+    record |= {"url": f"https://www.wikidata.org/wiki/{page['title']}", "namespace": {"identifier": int(page["ns"])}}
+    record |= {"is_part_of": {"identifier": "wikidatawiki", "url": "https://www.wikidata.org"}}
+    version = {"identifier": int(page["rev_id"]), "comment": page["rev_comment"]}
+    return record | {"version": version, "license": [{"identifier": "CC0-1.0"}]}
 
 
 @pytest.mark.skipif(not REAL.exists(), reason="the real pages are not on this machine")

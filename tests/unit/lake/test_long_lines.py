@@ -67,12 +67,8 @@ def test_lines_of_every_length_become_rows_or_rejects_whole(lake, rows):
         assert (reject["reason"] == f"The line is {told}") == (len(line) > 10_000)
     long = [whole(lake, reject) for reject in rejected if reject["raw_path"] is not None]
     assert gzip.decompress(lines_file(made.rejects_path).read_bytes()) == b"".join(line + b"\n" for line in long)
-    good = [
-        json.loads(line)["identifier"]
-        for data in datas
-        for line in data.split(b"\n")
-        if len(line) <= 10_000 and line.endswith(b"}")
-    ]
+    lines = (line for data in datas for line in data.split(b"\n"))
+    good = [json.loads(line)["identifier"] for line in lines if len(line) <= 10_000 and line.endswith(b"}")]
     assert [row["article_id"] for row in rows(made.path)] == good
 
 

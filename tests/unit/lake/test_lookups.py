@@ -11,11 +11,9 @@ def test_a_look_up_reads_one_row_group_of_many(lake):
     path = lake.convert(*(lake.record(n * 77 % 150) for n in range(150))).path
     file, whole = pq.ParquetFile(path), path.read_bytes()
     assert file.num_row_groups > 25
+    probe = "SELECT row_group_id FROM parquet_bloom_probe($path, $column, $value) WHERE NOT bloom_filter_excludes"
     for column, value in (("name", "Page 117"), ("article_id", 217)):
         with duckdb.connect() as connection:
-            probe = (
-                "SELECT row_group_id FROM parquet_bloom_probe($path, $column, $value) WHERE NOT bloom_filter_excludes"
-            )
             found = connection.execute(probe, {"path": str(path), "column": column, "value": value}).fetchall()
         opened = {group for (group,) in found}
         groups = range(file.num_row_groups)

@@ -262,16 +262,10 @@ def test_groups_and_tokens_open_a_stream_which_outlives_its_token(streams):
     assert requests.get(f"{streams.sandbox.realtime_url}/v2/codes", timeout=120).status_code == 404
 
 
-RECORD = {
-    "name": "A",
-    "identifier": 1_234_567,
-    "version": {
-        "identifier": 7,
-        "editor": {"is_bot": True},
-        "scores": {"revertrisk": {"probability": {"true": 0.5, "false": 2.0}}},
-    },
-    "categories": [{"name": "B", "url": "https://b"}, {"name": "C", "url": "https://b"}],
-}
+SCORES = {"revertrisk": {"probability": {"true": 0.5, "false": 2.0}}}
+VERSION = {"identifier": 7, "editor": {"is_bot": True}, "scores": SCORES}
+CATEGORIES = [{"name": "B", "url": "https://b"}, {"name": "C", "url": "https://b"}]
+RECORD = {"name": "A", "identifier": 1_234_567, "version": VERSION, "categories": CATEGORIES}
 
 
 class TestSelection:

@@ -60,14 +60,8 @@ class Lake:
     @staticmethod
     def change(article_id, name, minute, change_type="update", **more):
         """One row; `minute` counts from the start and orders the changes."""
-        row = {
-            "article_id": article_id,
-            "name": name,
-            "change_type": change_type,
-            "event_at": START + timedelta(minutes=minute),
-            "version_id": more.pop("version_id", 1000 + minute),
-            "event_id": f"event-{article_id}-{minute}-{change_type}",
-        }
+        row = {"article_id": article_id, "name": name, "change_type": change_type, "version_id": 1000 + minute}
+        row |= {"event_at": START + timedelta(minutes=minute), "event_id": f"event-{article_id}-{minute}-{change_type}"}
         return row | more
 
     def file(self, hour, rows, project="enwiki", namespace=0, rejects=(), tag=""):
@@ -85,20 +79,11 @@ class Lake:
         made = self._written(f"{dataset.name}/{folder}", identifier, content, whole, dataset.table, **own)
         if not rejects:
             return made
+        # the ledger knows better
+        all_have = {"batch_hour": START - timedelta(days=9), "project_id": "of", "namespace_id": 99}
+        all_have |= {"archive": f"{identifier}.tar.gz", "member": f"{identifier}_0.ndjson", "reason": "not JSON"}
         lines = [
-            {
-                # the ledger knows better
-                "batch_hour": START - timedelta(days=9),
-                "project_id": "of",
-                "namespace_id": 99,
-                "archive": f"{identifier}.tar.gz",
-                "member": f"{identifier}_0.ndjson",
-                "line_number": line,
-                "byte_offset": 10 * line,
-                "reason": "not JSON",
-                "raw": raw,
-                "raw_bytes": len(raw),
-            }
+            {**all_have, "line_number": line, "byte_offset": 10 * line, "raw": raw, "raw_bytes": len(raw)}
             for line, raw in enumerate(rejects, 1)
         ]
         rejects_path = self.data / "lake" / "rejects" / folder / made.path.name
@@ -135,20 +120,12 @@ class Lake:
         version = version or hashlib.md5(repr((chunks, tag)).encode()).hexdigest()
         own = {"snapshot_id": identifier, "snapshot_version": version}
         own |= {"project_id": project, "namespace_id": namespace}
+        of, folder = datasets.SNAPSHOT_ARTICLES, f"{identifier}/{version[:8]}"
         files = [
-            self.of(
-                datasets.SNAPSHOT_ARTICLES,
-                f"{identifier}/{version[:8]}",
-                f"{identifier}_chunk_{number}",
-                rows,
-                tag=f"{tag} {number}",
-                **own,
-            )
+            self.of(of, folder, f"{identifier}_chunk_{number}", rows, tag=f"{tag} {number}", **own)
             for number, rows in enumerate(chunks)
         ]
-        return Snapshot(
-            identifier, version, project, namespace, tuple(files), len(files), START, datasets.SNAPSHOT_ARTICLES
-        )
+        return Snapshot(identifier, version, project, namespace, tuple(files), len(files), START, of)
 
     def _written(self, folder, identifier, content, rows, table, **more):
         """Writes rows as a lake file, and returns what a conversion says of it."""
@@ -160,21 +137,14 @@ class Lake:
             _written[digest, table.name] = path.read_bytes()
         path.write_bytes(_written[digest, table.name])
         kinds = Counter(row.get("change_type") for row in rows)
-        facts = {
-            "path": path,
-            "rejects_path": None,
-            "identifier": identifier,
+        facts = {"path": path, "rejects_path": None, "identifier": identifier, "digest": digest, "reject_count": 0}
+        facts |= {
             "version": hashlib.md5(content).hexdigest(),
-            "digest": digest,
             "row_count": len(rows),
-            "reject_count": 0,
-            "update_count": kinds["update"],
-            "delete_count": kinds["delete"],
-            "visibility_change_count": kinds["visibility-change"],
-            "archive_bytes": 111,
-            "ndjson_bytes": 2222,
             "lake_bytes": path.stat().st_size,
         }
+        facts |= {"archive_bytes": 111, "ndjson_bytes": 2222}
+        facts |= {f"{one.replace('-', '_')}_count": kinds[one] for one in ("update", "delete", "visibility-change")}
         return ConvertedFile(**facts | more)
 
     @staticmethod

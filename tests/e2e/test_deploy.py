@@ -23,6 +23,7 @@ from resources.adapters import POOLS
 from tests import containerfile
 from tests.e2e.conftest import ran
 from tests.e2e.programs import ROOT
+from tests.local_cluster import free_port
 
 UNITS = sorted((ROOT / "deploy").glob("*.service"))
 HADOLINT = Path(sys.executable).with_name("hadolint")
@@ -88,6 +89,11 @@ def test_what_services_need_is_written_once(tmp_path, monkeypatch):
     assert "pools" not in (home / "dagster.yaml").read_text()
     with processes.opened(home) as opened:
         assert {pool.name for pool in opened.event_log_storage.get_pool_limits()} >= set(POOLS)
+    served, port = [], free_port()
+    monkeypatch.setattr(processes, "serve", lambda *given: served.append(given))
+    told = CliRunner().invoke(cli.wme, ["ui", "--port", str(port)]).stderr
+    assert told.endswith(f"The Dagster UI will be at http://127.0.0.1:{port} in a few seconds. Ctrl-C stops it.\n")
+    assert served == [(tmp_path / "data", port)]
 
 
 def started(command):

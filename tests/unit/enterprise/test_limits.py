@@ -188,8 +188,9 @@ def test_an_archive_much_larger_than_its_record_says_is_given_up(make_client, fa
     assert client.hours.download(hour, wrong, target).size_bytes == len(content)
 
 
-def test_a_download_that_always_crawls_ends(make_client, fake, hour, batch, target, content):
-    crawling = Sender(head(200, f"Content-Length: {len(content)}"), b"x", pause=0.02)
+def test_a_download_that_crawls_after_its_first_bytes_ends(make_client, fake, hour, batch, target, content):
+    begun = head(200, f"Content-Length: {len(content)}") + b"x" * 1000
+    crawling = Sender(begun, b"x", most=1000, pause=0.02)
     fake.script("/objects/*", *[Reply(raw=crawling)] * 30)
     client = make_client(limits=Limits(slow_bytes=1000, slow_seconds=0.2))
     told = r"failed 4 times in a row.*(arrived in 0 s|did not end in time)"

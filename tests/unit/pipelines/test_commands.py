@@ -88,8 +88,10 @@ def test_backups(mirror, answers):
     mirror.publish()
     (mirror.data / "dagster").mkdir()
     for name in ("dagster/dagster.yaml", "state/lookups.json", "state/service.json"):
-        (mirror.data / name).write_text('{"service": "of"}')
+        (mirror.data / name).write_text('{"service": "of"}' + " " * 200_000)
     answers("backup")
+    next(mirror.data.parent.glob("to/*/dagster/dagster.yaml")).unlink()
+    answers("restore of a backup that lacks a file")
     cut = mirror.files[1, "enwiki"].path
     cut.write_bytes(cut.read_bytes()[:-1])
     answers("backup of a lake file that was cut", lambda out: out.partition("\n")[2])

@@ -14,7 +14,7 @@ from pipelines.operations import run as runs
 from pipelines.operations.snapshots import Report, check, fetched_json, plan_json, report_json
 from resources import adapters
 from resources.adapters import ConfiguredWarehouse
-from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES, named
+from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES, named
 from resources.enterprise import Download, FetchOptions, errors, models, plan_snapshot
 from resources.enterprise.snapshot.planner import planned_file
 from resources.lake import Layout
@@ -89,6 +89,10 @@ def test_snapshots_are_missing_where_a_mirrored_project_has_none_underneath(clie
     serve(fake, *served)
     wanted = ["frwiki_namespace_0", "enwiki_namespace_14", "enwiki_namespace_0"]  # in the order configured
     assert discovery.snapshots_to_fetch(client, settings, [SNAPSHOT_ARTICLES]) == {SNAPSHOT_ARTICLES: wanted}
+    # a dataset that is asked for needs no setting
+    fake.script("/v2/snapshots/wikidata", json_reply([listed("wikidatawiki", 0, version="0" * 32)]))
+    items = {SNAPSHOT_ENTITIES: ["wikidatawiki_namespace_0"]}
+    assert discovery.snapshots_to_fetch(client, settings, [SNAPSHOT_ENTITIES]) == items
     assert not warehouse.build_path.exists()  # nothing is made only to look
     lay(tmp_path)
 

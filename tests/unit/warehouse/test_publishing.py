@@ -15,6 +15,7 @@ from resources import datasets
 from resources.tables import HourState
 from resources.warehouse import HourStatus, NotPublishedError, QueryError, Warehouse, WarehouseBusyError, WarehouseError
 from resources.warehouse.database.connect import OLDEST_STORAGE
+from resources.warehouse.database.recovery import copy_file
 from resources.warehouse.database.schema import digest
 from tests.builds import lay
 from tests.unit.warehouse.conftest import mirror_in
@@ -303,7 +304,13 @@ def test_moved_data_folder_is_mended_without_a_run(mirror, tmp_path):
         warehouse.relocate()
 
 
-def test_a_copy_has_what_is_not_published_yet(published, lake, tmp_path):
+def test_a_copy_has_what_is_not_published_yet_and_nobody_writes_meanwhile(published, lake, tmp_path, monkeypatch):
+    def copy(*paths):
+        with pytest.raises(WarehouseBusyError), Warehouse(published.data, lock_timeout=0.0).writing("load"):
+            pass
+        copy_file(*paths)
+
+    monkeypatch.setattr("resources.warehouse.warehouse.copy_file", copy)
     published.load_hour(lake.hour(5), [lake.file(5, [lake.change(5, "E", 301)])])
     published.copy_to(tmp_path / "copy.duckdb")
     count = "SELECT count(*) FROM article_changes"

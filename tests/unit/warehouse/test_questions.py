@@ -199,6 +199,7 @@ def test_most_edited_newest_breaking_reverted_and_vandalized_pages_with_categori
     lists = {"categories": [{"name": "Category:X", "url": "u"}, {"name": None, "url": None}], "redirects": redirects}
     described = lake.change(1, "New York", 1, templates=[{"name": "Template:T", "url": "v"}], **lists)
     first = {"edits": edits, "new": new, "odd": odd, "described": [described, lake.change(2, "Taken", 2)]}
+    first["another"] = [lake.change(3, "NYC", 3)]  # which hides no redirect of `described`
     query = "SELECT name, edit_count, editor_count, bot_count, last_edit_at > first_edit_at FROM most_edited WHERE {}"
     found = ask(query.format("project_id = 'edits'"), [first, {"edits": edits[:1], "odd": odd[:1]}])
     assert found == [("Z", 3, 2, 0, True), ("B", 1, 1, 1, False)]

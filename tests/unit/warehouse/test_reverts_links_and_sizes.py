@@ -167,12 +167,12 @@ def test_links_to_a_page_are_also_those_to_its_redirects_and_of_its_own_project_
 def test_other_languages_are_those_of_the_item_mirrored_or_not(mirror, lake):
     item = {"main_entity": {"identifier": "Q60"}}
     projects = [{"project_id": f"{one}wiki", "code": "wiki", "language_id": one} for one in ("en", "fr", "de")]
-    mirror.warehouse.load_list(lake.dataset("projects"), lake.reference("projects", projects))
     mirror.bring_records(datasets.SNAPSHOT_ARTICLES, "enwiki", {"name": "New York", **item}, {"name": "Lonely"})
     mirror.bring_records(datasets.SNAPSHOT_ARTICLES, "frwiki", {"name": "Autre"}, {"name": "New York (ville)", **item})
     query = "SELECT language_id, project_id, name, article_id, entity_id FROM other_languages('enwiki', ?)"
     french = ("fr", "frwiki", "New York (ville)", 2, "Q60")
-    assert mirror.ask(query, "New York") == [french]
+    assert mirror.ask(query, "New York") == [(None, *french[1:])]
+    mirror.warehouse.load_list(lake.dataset("projects"), lake.reference("projects", projects))
     titles = {"enwiki": "New York", "frwiki": "Ancien titre", "dewiki": "New York City", "enwikiquote": "New York"}
     links = {project: {"title": title} for project, title in titles.items()}
     mirror.bring_records(

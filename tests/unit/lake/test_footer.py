@@ -71,16 +71,9 @@ def test_the_footer_says_what_one_writer_would_have_said(tmp_path, batches_of, m
     batches = batches_of((60, 80, 200))
     path = written(tmp_path / "joined.parquet", batches)
     sink = io.BytesIO()
-    with pq.ParquetWriter(
-        sink,
-        TABLE.schema,
-        compression="zstd",
-        compression_level=3,
-        use_dictionary=[column.name for column in TABLE if not column.body],
-        write_statistics=[column.name for column in TABLE if not column.body],
-        write_page_checksum=True,
-        store_schema=False,
-    ) as writer:
+    narrow = [column.name for column in TABLE if not column.body]
+    options = {"use_dictionary": narrow, "write_statistics": narrow, "write_page_checksum": True, "store_schema": False}
+    with pq.ParquetWriter(sink, TABLE.schema, compression="zstd", compression_level=3, **options) as writer:
         for one in batches:
             writer.write_batch(one, row_group_size=len(one))
 

@@ -151,11 +151,17 @@ def test_each_card_of_the_report(mirror, answers, monkeypatch):
 def test_a_stream_is_kept_as_the_options_say(mirror, answers, monkeypatch):
     given, steps = {}, [SimpleNamespace(row_count=count) for count in (2, 1_000)]
     monkeypatch.setattr(stream, "format_step", lambda step, lag: f"{step.row_count} of {lag}")
-    monkeypatch.setattr(stream, "keep", lambda *_, say, **more: given.update(more) or [say(one, 1.5) for one in steps])
+    monkeypatch.setattr(
+        stream, "keep", lambda *own, say, **more: given.update(more, own=own) or [say(one, 1.5) for one in steps]
+    )
     answers("stream", partial(re.sub, "(?m)^[0-9:]{8} ", ""))
     assert timedelta(hours=2) <= datetime.now(UTC) - given["since"] < timedelta(hours=2, minutes=5)
     options = StreamOptions(connections=4, record_bytes=50 << 20)
     assert (given["step_seconds"], given["options"], given["ended"]()) == (3.0, options, False)
+    assert (given["own"][2], given["warn"]) == (mirror.data / "state", terminal.warn)
+    assert given["loaded"].args[1] == (("enwiki", 0),)
+    monkeypatch.setattr("pipelines.cli.serve.time", SimpleNamespace(monotonic=lambda: float("inf")))
+    assert given["ended"]()
 
 
 def test_a_worker_works_as_the_options_say_and_leaves_when_it_is_interrupted(mirror, answers, monkeypatch):

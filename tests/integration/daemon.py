@@ -174,9 +174,8 @@ class Daemon:
 
     def execute(self, job: str, **options: Any) -> dg.ExecuteInProcessResult:
         options["run_config"] = QUIET | options.get("run_config", {})
-        return self.defs.resolve_job_def(job).execute_in_process(
-            instance=self.instance, raise_on_error=False, **options
-        )
+        found = self.defs.resolve_job_def(job)
+        return found.execute_in_process(instance=self.instance, raise_on_error=False, **options)
 
     def materialize(self, hours: Sequence[datetime], *assets: str) -> dg.ExecuteInProcessResult:
         # as a command does, which may name what is not mirrored

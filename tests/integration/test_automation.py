@@ -179,14 +179,15 @@ def failed_hours(daemon: Daemon) -> dict[str, str | None]:
 
 
 def test_failed_hours_are_reported_until_they_are_loaded_and_no_others(daemon, monkeypatch):
-    *_, lost, hour, newest = daemon.offered()
+    *_, lost, other, hour, newest = daemon.offered()
     refusal = {"kind": "status", "status": 403, "count": None}
     daemon.sandbox.faults.add(path="/v2/batches/*", **refusal)
-    assert not daemon.materialize([hour]).success
-    description = failed_hours(daemon)["no_failed_hours"]
-    assert description.startswith(f"article_changes: 1 hour failed: {hour_text(hour)}. Read the error message ")
+    assert not daemon.materialize([other, hour]).success
+    found, names = ask(daemon, "no_failed_hours")["no_failed_hours"], f"{hour_text(other)}, {hour_text(hour)}"
+    assert (found.passed, found.metadata["failed"].value) == (False, 2)
+    assert found.description.startswith(f"article_changes: 2 hours failed: {names}. Read the error message ")
     daemon.sandbox.faults.clear()
-    assert daemon.materialize([hour]).success
+    assert daemon.materialize([other, hour]).success
     # of a dataset that is not mirrored, and one that is not published yet
     daemon.sandbox.faults.add(path="/v2/batches/wikidata/*", **refusal)
     wikidata = [key.to_user_string() for key in layers.keys(datasets.ENTITY_CHANGES)]

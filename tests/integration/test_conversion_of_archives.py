@@ -84,9 +84,8 @@ def huge(tmp_path_factory):
     """An archive with six lines of twenty megabytes among short ones, and its bytes unpacked."""
     text = "".join(f'<p class="c{n}">Zażółć gęślą jaźń {n}.</p>\n' for n in range(400_000))[: 19 << 20]
     path = tmp_path_factory.mktemp("huge") / "archive.tar.gz"
-    records = [
-        record(number, article_body={"html": text if number % 3 == 1 else text[:number]}) for number in range(1, 19)
-    ]
+    pages = {number: text if number % 3 == 1 else text[:number] for number in range(1, 19)}
+    records = [record(number, article_body={"html": page}) for number, page in pages.items()]
     data = b"".join(json.dumps(one, ensure_ascii=False).encode() + b"\n" for one in records)
     path.write_bytes(gzip.compress(tar_bytes([("enwiki_namespace_0_0.ndjson", data)]), 1))
     return path, len(data)

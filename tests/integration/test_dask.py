@@ -44,9 +44,8 @@ def archives_in(data, count, lines=40):
     layout, found = Layout(data), []
     for number in range(count):
         project = f"p{number}wiki"
-        content = archive_bytes(
-            f"{project}_namespace_0", *(record(number * 1000 + line, project) for line in range(lines))
-        )
+        records = (record(number * 1000 + line, project) for line in range(lines))
+        content = archive_bytes(f"{project}_namespace_0", *records)
         path = layout.archive / "batches" / f"{project}.tar.gz"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
@@ -172,9 +171,8 @@ def test_status_shows_the_workers_and_their_versions(shared, tmp_path, monkeypat
     facts = [f"{name}: {value}" for name, value in report.facts if name in {"engine", "worker"}]
     assert facts[0] == f"engine: {made.address}: 2 workers"
     assert len(facts) == 3
-    assert all(
-        re.match(r"worker: worker-[01] on 127\.0\.0\.1: \d+ archives at a time; package ", fact) for fact in facts[1:]
-    )
+    worker = r"worker: worker-[01] on 127\.0\.0\.1: \d+ archives at a time; package "
+    assert all(re.match(worker, fact) for fact in facts[1:])
     assert not [trouble for trouble in report.troubles if "worker" in trouble]
     assert len(as_json(report)["facts"]["worker"]) == 2
     others = collect(Settings(data=data, engine=made.address, max_record_mb=32), 3)

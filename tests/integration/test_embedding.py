@@ -109,9 +109,8 @@ class Project:
         """A run of the merged project that the daemon has launched and that has begun."""
         origin = RemoteJobOrigin(RemoteRepositoryOrigin(LOCATION, "any"), job)
         run = create_run_for_test(self.instance, job_name=job, status=STARTED, remote_job_origin=origin, **options)
-        self.instance.report_dagster_event(
-            dg.DagsterEvent(event_type_value="PIPELINE_START", job_name=job), run_id=run.run_id
-        )
+        event = dg.DagsterEvent(event_type_value="PIPELINE_START", job_name=job)
+        self.instance.report_dagster_event(event, run_id=run.run_id)
         return run.run_id
 
 

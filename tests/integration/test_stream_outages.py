@@ -59,9 +59,8 @@ def listen(mirror, wanted, since=None):
 def kept(mirror):
     """What the lake has, each event with how often."""
     rows = ds.dataset([str(path) for path in mirror.live_lake.files()]).to_table()
-    return Counter(
-        zip(*(rows[name].to_pylist() for name in ("event_partition", "event_offset", "article_id")), strict=True)
-    )
+    columns = (rows[name].to_pylist() for name in ("event_partition", "event_offset", "article_id"))
+    return Counter(zip(*columns, strict=True))
 
 
 def test_outages_are_caught_up_while_events_are_retained_and_longer_ones_closed_by_the_next_snapshot(mirror):

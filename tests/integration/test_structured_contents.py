@@ -107,15 +107,13 @@ def test_parts_of_real_records_have_derived_rows_with_their_words(published):
         texts = (one.get(side) or {} for one in notes for side in ("text", "source"))
         links = [link for part in (*boxes, *sections, *texts) for link in part.get("links") or []]
         fields = [(part["type"], part.get("name"), part.get("value")) for part in boxes]
-        wanted["part_type, label, value FROM infobox_fields"] += [
-            one for one in fields if one[0] not in ("infobox", "section")
-        ]
+        named = [one for one in fields if one[0] not in ("infobox", "section")]
+        wanted["part_type, label, value FROM infobox_fields"] += named
         wanted["heading FROM sections"] += [(part["name"],) for part in sections if part["type"] == "section"]
         notes = [(one["identifier"], one["text"]["value"]) for one in notes]
         wanted["reference_id, text FROM article_references"] += notes
-        wanted["table_id, confidence_score FROM article_tables"] += [
-            (one["identifier"], one["confidence_score"]) for one in tables
-        ]
+        tables = [(one["identifier"], one["confidence_score"]) for one in tables]
+        wanted["table_id, confidence_score FROM article_tables"] += tables
         wanted["url, text FROM article_links"] += [(link.get("url"), link.get("text")) for link in links]
     for query, rows in wanted.items():
         assert Counter(warehouse.execute(f"SELECT {query}").fetchall()) == Counter(rows), query

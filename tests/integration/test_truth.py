@@ -57,9 +57,8 @@ def redone(mirror, hours, draw, folder):
     mirror.publish()
     compact(mirror, hours)
     mirror.publish()
-    assert not mirror.warehouse.load_hour(
-        wrong_hour, lake_files(mirror, wrong_hour), dataset=datasets.ARTICLE_CHANGES
-    ).changed
+    again = lake_files(mirror, wrong_hour)
+    assert not mirror.warehouse.load_hour(wrong_hour, again, dataset=datasets.ARTICLE_CHANGES).changed
 
 
 def compact(mirror, hours):

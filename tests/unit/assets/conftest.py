@@ -127,9 +127,8 @@ class Bench:
                 return bench.warehouse
 
         every = None if publish_minutes is None else timedelta(minutes=publish_minutes)
-        settings = Settings(
-            data=self.data, projects=projects or ("enwiki",), min_free_gb=min_free_gb, publish_every=every
-        )
+        how = {"projects": projects or ("enwiki",), "min_free_gb": min_free_gb, "publish_every": every}
+        settings = Settings(data=self.data, **how)
         return {"enterprise": OnClock(settings), "lake": ConfiguredLake(settings), "warehouse": OfWarehouse(settings)}
 
     def run(self, *projects, min_free_gb=0.0):

@@ -108,8 +108,8 @@ def test_a_field_without_a_column_is_told_once_with_its_count(bench):
     bench.serve("frwiki", record(1, "frwiki", news="c"))
     run = take(bench, "enwiki", "frwiki")
     run.conversions[NEXT] = run.conversions[HOUR]
-    told = answers(run, "fields_known")["fields_known"]
-    assert not told.passed
+    rejects, told = answers(run, "fields_known", "rejects_share").values()
+    assert (told.passed, rejects.metadata["looked_at"].value) == (False, 6)
     assert told.severity is dg.AssetCheckSeverity.WARN
     assert told.description.startswith("news appears 6 times, first in 2026-11-01 05:00, with the value ")
     # so many findings are named, and no more is said of none
@@ -163,9 +163,9 @@ def test_gaps_and_places_that_lag_or_have_no_snapshot_are_named_up_to_a_number_a
     assert told.description.count("Reason ") == 19
     assert " And 10 more. `wme run --from " in told.description
 
-    told = covered(bench, check=coverage_checks.snapshots_loaded)
-    assert (told.passed, told.metadata["missing"].value) == (False, 1)
-    assert told.description == f"enwiki namespace 0: {NO_SNAPSHOT}."
+    told = covered(bench, "enwiki", "frwiki", check=coverage_checks.snapshots_loaded)
+    assert (told.passed, told.metadata["missing"].value) == (False, 2)
+    assert told.description == f"enwiki namespace 0, frwiki namespace 0: {NO_SNAPSHOT}."
     lake = Lake(bench.data)
     bench.warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 1)]]))
     told = covered(bench, check=coverage_checks.snapshots_loaded)

@@ -14,10 +14,8 @@ PROJECTS = layers.keys(named("projects"))[1:]
 
 def make(bench, instance):
     """Convert and load the archived list of projects; returns the data versions."""
-    result = dg.materialize(
-        list_assets(LISTS), instance=instance, resources=bench.resources(), selection=list(PROJECTS)
-    )
-    assert result.success
+    own = {"instance": instance, "resources": bench.resources()}
+    assert dg.materialize(list_assets(LISTS), **own, selection=list(PROJECTS)).success
     made = (instance.get_latest_materialization_event(key).asset_materialization for key in PROJECTS)
     return [one.tags["dagster/data_version"] for one in made]
 

@@ -20,9 +20,8 @@ EARTH = Asked("enwiki", 0, "Earth", Purpose.WATCH)
 
 def test_a_watch_list_names_projects_and_titles(tmp_path):
     path = tmp_path / "list.txt"
-    path.write_text(
-        "\ufeff# planets\nenwiki Earth\n\n frwiki  Terre (planète) # ours\nenwiki Earth\n", encoding="utf-8"
-    )
+    lines = "\ufeff# planets\nenwiki Earth\n\n frwiki  Terre (planète) # ours\nenwiki Earth\n"
+    path.write_text(lines, encoding="utf-8")
     assert lookup.read_watchlist(path) == [("enwiki", "Earth"), ("frwiki", "Terre (planète)")]
     assert lookup.read_watchlist(None) == []
     for line in ("Mars", "Enwiki Mars"):

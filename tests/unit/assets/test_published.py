@@ -97,11 +97,14 @@ def test_a_publication_says_what_it_published_and_what_was_removed(bench, publis
     load(bench, 1, record(9, event=record(9)["event"] | {"date_published": "2026-11-01T05:20:30Z"}))
     bench.warehouse.apply_changes()
     freed, waiting = (Replaced("a", size, "", NOON) for size in (5, 7))
-    monkeypatch.setattr(published, "clean", lambda *_, **__: Cleaning((freed,), (waiting, waiting)))
+    clean, due = Mock(return_value=Cleaning((freed,), (waiting, waiting))), Mock(return_value=True)
+    monkeypatch.setattr(published, "clean", clean)
+    monkeypatch.setattr(published, "is_due", due)
     told, path = publish(0), bench.warehouse.published_path
     numbers = {"freed_files": 1, "freed_bytes": 5, "replaced_files": 2, "replaced_bytes": 14, "lake_files": 1}
     numbers |= {"changed": True, "faulty_lake_files": 0, "bytes": path.stat().st_size, "dagster/uri": str(path)}
     assert {name: told[name] for name in numbers} == numbers
+    assert clean.call_args.kwargs == due.call_args.kwargs == {"grace": timedelta(hours=24)}
     assert told["newest_articles"].splitlines()[2].startswith("| enwiki | Page 9 | 9009 | 2026-11-01 05:20:30 |")
     assert {"| articles | table | 2 |", "| article_bodies | view |  |"} <= {*told["tables"].splitlines()}
 

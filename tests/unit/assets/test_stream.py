@@ -117,9 +117,8 @@ def test_a_failed_merge_is_reported_once_and_again_after_it_has_worked():
 def test_each_step_commits_its_position_and_says_its_lag_and_a_gap_once(tmp_path, monkeypatch):
     first = Step(1, Path("1"), NOW, offsets={1: 9, 2: 5}, published_at={1: NOW, 2: NOW})
     before = replace(first, published_at=dict.fromkeys((1, 2), NOW - timedelta(days=3)))  # the machine was suspended
-    second = replace(
-        first, offsets={1: 7, 2: 6}, published_at={1: NOW - timedelta(hours=1), 2: NOW + timedelta(days=1)}
-    )
+    moments = {1: NOW - timedelta(hours=1), 2: NOW + timedelta(days=1)}
+    second = replace(first, offsets={1: 7, 2: 6}, published_at=moments)
     lake = Mock(**{"begin.return_value": first, "last.return_value": before, "merge.return_value": None})
     lake.add.return_value = second
     source = Mock(connections=[1, 2], reconnect_count=3, too_long_count=4, **{"take.return_value": [b"x"]})
@@ -131,12 +130,13 @@ def test_each_step_commits_its_position_and_says_its_lag_and_a_gap_once(tmp_path
         said.append(step)
         monkeypatch.setattr(stream, "_SAID_SECONDS", -1.0)  # from now on, offsets alone are written as well
 
-    keep(client, lake, tmp_path, since=None, clock=lambda: NOW, ended=ends.__next__, say=say, warn=warned.append)
-    assert client.stream.call_args == call(since=NOW, offsets=first.offsets, options=None)
+    how = {"say": say, "warn": warned.append, "options": StreamOptions(connections=3), "loaded": set}
+    keep(client, lake, tmp_path, since=None, clock=lambda: NOW, ended=ends.__next__, **how)
+    assert client.stream.call_args == call(since=NOW, offsets=first.offsets, options=how["options"])
     assert said == [(second, 0.0)] * 3, "an event in the future has no lag"
     assert source.positions.committed.call_args_list == [call(second.offsets, second.published_at)] * 3
     assert source.read_again.call_args_list == [call({1: before.published_at[1]})] * 3
-    assert len(warned) == 1
+    assert [one.endswith("files do not contain visibility changes.") for one in warned] == [True]
     assert [one.kwargs["always"] for one in lake.add.call_args_list] == [False, True, True]
-    run = lake.add.call_args.kwargs["run"]
-    assert (run.connection_count, run.reconnect_count, run.too_long_count) == (2, 3, 4)
+    run, now = (lake.add.call_args.kwargs[name] for name in ("run", "service_now"))
+    assert (run.connection_count, run.reconnect_count, run.too_long_count, now) == (2, 3, 4, source.now)

@@ -24,10 +24,7 @@ COLUMNS = [(c.name, None if c.path is None else c.path.split("."), plain(c.type)
 
 
 def expected_row(record: Any) -> Row:
-    """The row of `entities` that a record must become, and its parts as JSON.
-
-    `source_at` is not the record's to tell.
-    """
+    """The row of `entities` that a record must become without `source_at`, and its parts as JSON."""
     row: Row = {name: of(dig(record, path)) for name, path, of in COLUMNS if path is not None}
     row["namespace_id"] = record["namespace"]["identifier"]
     row["event_at"] = moment(record["event"]["date_published"])

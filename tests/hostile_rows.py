@@ -131,10 +131,7 @@ class Draw:
     # --- records
 
     def record(self, dataset: Dataset, number: int, **fixed: Any) -> Raw:
-        """A record of a dataset, drawn from the declaration of its table.
-
-        `fixed`: columns that have a certain value.
-        """
+        """A record drawn from the declaration of a dataset's table. `fixed`: columns with a certain value."""
         record: dict[str, Any] = {}
         for column in dataset.table:
             if column.path is None or (column.name in fixed and fixed[column.name] is None):
@@ -283,10 +280,7 @@ class HostileMirror(Brought):
         return made, loaded
 
     def bring_list(self, dataset: Dataset, count: int) -> None:
-        """Convert and load a list.
-
-        One with a record that does not fit is refused as a whole, so each is tried alone.
-        """
+        """Convert and load a list. One bad record refuses the whole list, so each is tried alone."""
         kept = []
         for number in range(count):
             record = self.draw.record(dataset, number)

@@ -1,7 +1,4 @@
-"""A relay to a server on loopback that can be cut and repaired.
-
-Bytes pass until a request matches, then nothing does.
-"""
+"""A relay to a loopback server that can be cut and repaired: bytes pass until a request matches."""
 
 import re
 import socket

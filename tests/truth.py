@@ -35,10 +35,7 @@ def moment(text: str) -> datetime:
 
 @cache
 def plain(kind: pa.DataType) -> Callable[[Any], Any]:
-    """What makes a value of JSON, or of the warehouse, plain as the column's type.
-
-    Absent, null and empty are the same.
-    """
+    """Make a value of JSON or of the warehouse plain, by its column's type. Absent, null and empty are equal."""
     read: Callable[[Any], Any]
     if kind == TIMESTAMP:
         read = lambda value: value if isinstance(value, datetime) else moment(value)  # noqa: E731
@@ -170,10 +167,7 @@ class Published(AbstractContextManager["Published"]):
         self._connection.close()
 
     def rows(self, source: str, *parameters: Any, source_at: bool = False) -> Rows:
-        """Rows by (project, page) of a table or macro, with a digest of their bodies.
-
-        `source_at` is left out unless asked for.
-        """
+        """Rows of a table or macro by (project, page), with a digest of their bodies, and `source_at` if asked."""
         run = self._connection.execute
         run(
             f"CREATE OR REPLACE TEMP TABLE asked AS SELECT *, md5(one::VARCHAR) AS mark FROM {source} AS one",

@@ -222,7 +222,9 @@ def _tell_drift(report: Status, warehouse: Reader, settings: Settings) -> None:
         ]
         more = f"; {len(drift) - _DRIFT_SHOWN:,} more" if len(drift) > _DRIFT_SHOWN else ""
         hours = len({hour for hour, _ in conversions})
-        report.facts.append(("unknown fields", f"{'; '.join(told)}{more} (newest {hours} hours; kept in `extra`)"))
+        report.facts.append(
+            ("unknown fields", f"{'; '.join(told)}{more} (newest {counted(hours, 'hour')}; kept in `extra`)")
+        )
 
 
 def _tell_coverage(report: Status, warehouse: Reader, settings: Settings, hours: int, now: datetime) -> None:

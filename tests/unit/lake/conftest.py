@@ -123,10 +123,7 @@ def rows():
 
 @pytest.fixture(scope="session")
 def library() -> ctypes.CDLL:
-    """The native decoder.
-
-    The mirror can do without it; tests that leave it out would show half of what they promise.
-    """
+    """The native decoder, which a mirror can do without but which the tests need."""
     found = native.library()
     assert found is not None, (
         "The native decoder is not built: install a C compiler, then `make clean` and `make setup`."

@@ -111,10 +111,7 @@ class Entry(NamedTuple):
 
 
 class Service:
-    """Logs of partitions.
-
-    Each may be numbered anew, which begins another log, and may be restored to the one before.
-    """
+    """Logs of partitions. Each may be numbered anew (another log) or restored to the one before."""
 
     def __init__(self, chance):
         self.chance = chance

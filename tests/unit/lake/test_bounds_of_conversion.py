@@ -54,6 +54,18 @@ class Counted(Buffers):
         return super().take()
 
 
+def test_the_reader_waits_until_a_buffer_is_returned():
+    pool = Buffers(1, 64)
+    first = pool.take()
+    memory = first.memory
+    with ThreadPoolExecutor() as threads:
+        second = threads.submit(pool.take)
+        with pytest.raises(TimeoutError):
+            second.result(0.1)
+        first.drop()
+        assert second.result().memory is memory
+
+
 @pytest.mark.parametrize(
     "line", [b"\n", b"x\n", b"x" * 198 + b"\n", b"x" * 700 + b"\n", b" \n" * 5 + b"x" * 3000 + b"\n"]
 )

@@ -1,7 +1,4 @@
-"""Damage never gets from one lake file into another.
-
-Pages are compared with their checksums where files are rewritten.
-"""
+"""Damage never gets from one lake file into another: rewriting compares the pages' checksums."""
 
 import os
 import random

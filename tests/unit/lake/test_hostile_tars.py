@@ -64,10 +64,7 @@ def converted(lake, tar: bytes) -> ConvertedFile:
 
 
 def refusal(lake, tar: bytes) -> str:
-    """The sentence for a tar that cannot be read.
-
-    Nothing is landed, and no more memory taken than a header may need.
-    """
+    """The sentence for a tar that cannot be read. Nothing is landed, and memory stays at a header's need."""
     archive = lake.from_bytes(gzip.compress(tar, 1))
     tracemalloc.start()
     try:

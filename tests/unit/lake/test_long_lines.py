@@ -1,7 +1,4 @@
-"""Lines that are longer than any record, and bad lines that are too long for a row.
-
-Whole, in a file beside the rejects.
-"""
+"""Lines longer than any record, and bad lines too long for a row, which are whole in a file beside the rejects."""
 
 import gzip
 import json

@@ -1,7 +1,4 @@
-"""The lake works on another storage than the local file system.
-
-Nothing of it touches the paths but through `Storage`.
-"""
+"""The lake works on another storage than the local file system, and touches paths only through `Storage`."""
 
 from datetime import UTC, datetime
 from pathlib import Path

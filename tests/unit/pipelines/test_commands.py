@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from assets.steps import stream
 from pipelines import cli
 from pipelines.cli import maintenance, terminal
+from pipelines.operations.drop_project import drop_project
 from pipelines.operations.rebuild import verify
 from pipelines.process import interrupts
 from pipelines.report import dictionary, status
@@ -24,6 +25,7 @@ from resources.data_folder import claim
 from resources.engine import line_reporter
 from resources.enterprise import StreamOptions
 from resources.formatting import size_text
+from resources.settings import Settings
 from resources.tables import HourState
 from resources.warehouse import HourStatus, Warehouse
 from tests.builds import close_all
@@ -83,6 +85,15 @@ def test_compactions_and_what_they_leave_of_a_dropped_project(mirror, answers):
     assert verify(mirror.warehouse, line_reporter(print)) == "Verified 3 lake files. No files are damaged."
 
 
+def test_a_removal_that_was_killed_before_its_publication_publishes_when_it_is_repeated(mirror):
+    mirror.load_all(range(1), "enwiki", "frwiki")
+    mirror.publish()
+    mirror.warehouse.drop_project("frwiki")
+    close_all()
+    assert drop_project(Settings(data=mirror.data, projects=("enwiki",)), "frwiki").lake
+    assert mirror.warehouse.sql("SELECT DISTINCT project_id FROM articles").rows == [("enwiki",)]
+
+
 def test_backups(mirror, answers):
     mirror.load_all(range(2))
     mirror.publish()
@@ -111,6 +122,7 @@ def test_status_and_dictionary(mirror, answers, monkeypatch):
     (pages / "old.md").touch()
     answers("status")
     assert {path.name for path in pages.iterdir()} == dictionary.pages().keys()
+    assert CliRunner().invoke(cli.wme, ["dictionary"]).stdout == dictionary.render()
 
 
 def test_each_card_of_the_report(mirror, answers, monkeypatch):

@@ -15,7 +15,7 @@ from pipelines.report import status as statuses
 from resources import files
 from resources.datasets import ENTITY_CHANGES
 from resources.datasets.live import LIVE_CHANGES, Run
-from resources.lake import Layout
+from resources.lake import Layout, convert
 from resources.lake.live import LiveLake
 from resources.settings import Settings
 from resources.tables import ARTICLE_CHANGES, NO_SNAPSHOT, HourState
@@ -188,9 +188,13 @@ def test_unknown_fields_are_kept_counted_and_told(mirror):
         "categories": [{"name": "A", "url": "u", "rank": 2}, {"name": "B", "url": "u", "rank": 3}],
     }  # fmt: skip
     file = lake.convert(*(lake.record(page, **grown) for page in range(3)))
-    mirror.warehouse.load_hour(file.batch_hour, [file])
+    other = convert(
+        lake.archive(lake.lines(lake.record(is_part_of={"identifier": "frwiki"})), identifier="frwiki_namespace_0"),
+        lake.layout,
+    )
+    mirror.warehouse.load_hour(file.batch_hour, [file, other])
     mirror.publish()
-    ((extra,),) = mirror.warehouse.sql("SELECT DISTINCT extra FROM article_changes").rows
+    ((extra,),) = mirror.warehouse.sql("SELECT DISTINCT extra FROM article_changes WHERE extra IS NOT NULL").rows
     assert json.loads(extra)["version"] == {"scores": {"novelty": {"high": 0.5}}}
     assert [category["rank"] for category in json.loads(extra)["categories"]] == [2, 3]
     line = dict(mirror.status(5).facts)["unknown fields"]
@@ -199,7 +203,7 @@ def test_unknown_fields_are_kept_counted_and_told(mirror):
     assert 'mood (3 times, for example "calm' in line
     assert not {"\x1b", "\x9b"} & set(line)
     assert len(line) < 400
-    assert line.endswith("); 2 more (newest 1 hours; kept in `extra`)")
+    assert line.endswith("); 2 more (newest 1 hour; kept in `extra`)")
 
 
 # --- metrics, in a text that Prometheus' own parser reads ------------------------------------------------------------

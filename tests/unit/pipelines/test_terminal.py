@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 import pytest
+from rich.console import Console
 
 import pipelines.cli
 from pipelines.cli import terminal
@@ -145,3 +146,10 @@ def test_results_are_silent_apart_from_progress_until_a_command_ends(answers):
         terminal.hush(answers=answers, progress=not answers)
         assert (terminal.OUT.quiet, terminal.ERR.quiet) == (answers, not answers)
     assert (terminal.OUT.quiet, terminal.ERR.quiet) == (False, False)
+
+
+def test_a_log_gets_lines_of_progress_although_the_results_go_to_a_terminal(monkeypatch, capsys):
+    monkeypatch.setattr(terminal, "OUT", Console(force_terminal=True))
+    with terminal.progress() as reporter, reporter("Work", 4, "file") as advance:
+        advance(4)
+    assert capsys.readouterr().err.startswith("Work: 4 files\nWork: 4 files in ")

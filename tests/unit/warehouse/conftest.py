@@ -92,10 +92,7 @@ class Lake:
         return replace(made, rejects_path=rejects_path, reject_count=len(rejects))
 
     def lookups(self, minute, *answers, purpose="repair", project="enwiki", namespace=0):
-        """Writes a file of answers that came at `minute`.
-
-        Pairs of the title that was asked for and the row found, or None.
-        """
+        """Writes a file of answers that came at `minute`: pairs of an asked title and the row found, or None."""
         moment = START + timedelta(minutes=minute, microseconds=7)
         own = {"project_id": project, "namespace_id": namespace, "source_at": moment}
         asked = {"looked_up_at": moment, "purpose": purpose}
@@ -112,10 +109,7 @@ class Lake:
         return self._written(folder, f"{project}_namespace_{namespace}", repr(rows).encode(), rows, LOOKUPS, **more)
 
     def snapshot(self, chunks, project="enwiki", namespace=0, tag="", version=None):
-        """Writes the files of one version, one per list of rows.
-
-        Named by content, so the same rows are the same version.
-        """
+        """Writes the files of one version, one per list of rows. The same rows are the same version."""
         identifier = f"{project}_namespace_{namespace}"
         version = version or hashlib.md5(repr((chunks, tag)).encode()).hexdigest()
         own = {"snapshot_id": identifier, "snapshot_version": version}

@@ -1,7 +1,4 @@
-"""Compacted files.
-
-The same rows, whatever happens before, between and after, and few files however long the history is.
-"""
+"""Compacted files: the same rows, whatever happens in between, and few files however long the history is."""
 
 import random
 from collections import Counter

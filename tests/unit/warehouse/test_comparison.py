@@ -1,7 +1,4 @@
-"""The stream and the files of hours, compared.
-
-Nothing where they agree, and exactly what one of them lacks or says otherwise.
-"""
+"""The stream compared with the files of hours: nothing where they agree, else exactly the differences."""
 
 import random
 from collections import Counter

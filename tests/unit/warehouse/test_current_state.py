@@ -182,10 +182,7 @@ class Memory:
             self.connection.execute("ROLLBACK")
 
     def counting_rows(self, moment=START + timedelta(days=1)):
-        """The rows before a moment that take part.
-
-        Changes that are not older than their base, and the rows of the bases.
-        """
+        """The rows before a moment that take part: those of the bases, and changes not older than their base."""
         snapshots = self.connection.sql("FROM snapshots").to_arrow_table().to_pylist()
         whole = [snapshot for snapshot in snapshots if snapshot["newest_event_at"] < moment]
         whole.sort(key=lambda snapshot: (snapshot["boundary_at"], snapshot["snapshot_version"]))

@@ -1,7 +1,4 @@
-"""Datasets that are declared nowhere else.
-
-Their tables, loads, coverage and publication follow from the declaration.
-"""
+"""Datasets declared nowhere else: their tables, loads, coverage and publication follow the declaration."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -1,7 +1,4 @@
-"""Odd records of every dataset, from NDJSON to the published file.
-
-A row is null or missing in a view, and no view fails.
-"""
+"""Odd records of every dataset, from NDJSON to the published file: null or missing in a view; no view fails."""
 
 import json
 import os

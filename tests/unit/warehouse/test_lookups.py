@@ -39,10 +39,7 @@ def test_a_title_that_was_not_found_twice_is_gone_until_it_is_found_again_or_som
 
 
 def test_pages_of_rejected_lines_are_looked_up_until_something_is_known_of_them(lake, warehouse, clock):
-    """Of a line of hour 0, something is known when it is of minute 120 or later.
-
-    A file ends some minutes after its hour.
-    """
+    """A line of hour 0 is known when it is of minute 120 or later, as a file ends minutes after its hour."""
 
     def wanted():
         return [name for _, _, name in warehouse.uncertain_pages(["enwiki"], [0], 10, clock())]

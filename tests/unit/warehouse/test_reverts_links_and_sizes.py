@@ -1,7 +1,4 @@
-"""Reverts, links to a page, other languages, best statements and the size of a project.
-
-The rows have known answers.
-"""
+"""Reverts, links to a page, other languages, best statements and the size of a project. The rows have known answers."""
 
 import json
 import random

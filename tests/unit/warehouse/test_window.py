@@ -1,7 +1,4 @@
-"""The window.
-
-Changes of older hours are read from compacted files, and nobody who asks for changes, pages or the past notices.
-"""
+"""The window: changes of older hours are read from compacted files, which nobody who asks notices."""
 
 import contextlib
 import os
@@ -32,10 +29,7 @@ ASKED = (
 
 
 def files_of(lake, hour, edition=0, projects=PROJECTS, namespaces=(0,)):
-    """An hour's files.
-
-    Repeated events and those without a name, deletes, moves, and pages that change their namespace.
-    """
+    """An hour's files: repeated and unnamed events, deletes, moves, pages that change their namespace."""
     chance = random.Random(f"{hour} {edition}")
     files = []
     for number, project in enumerate(projects):

@@ -23,6 +23,15 @@ def fetch(client, together):
     return snapshots.download(client, together, reporter=line_reporter(lambda _: None))
 
 
+def test_files_of_a_snapshot_are_fetched_by_the_number_of_workers(client, together, monkeypatch):
+    download, used = client.snapshots.download, []
+    monkeypatch.setattr(
+        client.snapshots, "download", lambda *a, **more: used.append(more["workers"]) or download(*a, **more)
+    )
+    snapshots.download(client, together, workers=3, reporter=line_reporter(lambda _: None))
+    assert used == [3, 3]
+
+
 def test_a_snapshot_that_was_replaced_while_another_was_fetched_is_planned_again(client, sandbox, together):
     before = together[1].snapshot.version
     sandbox.exports.export(NAMES[1])

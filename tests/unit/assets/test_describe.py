@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import dagster as dg
 import pyarrow as pa
@@ -15,6 +16,7 @@ from resources.enterprise import errors
 from resources.errors import ends_run
 from resources.tables import ARTICLE_CHANGES, Column, Table
 
+KEY = dg.AssetKey("a")
 NESTED = Table(
     "nested",
     "A table.",
@@ -144,3 +146,12 @@ def test_whatever_goes_wrong_within_becomes_a_failure_once():
     with pytest.raises(dg.Failure) as caught, as_failure():
         raise own
     assert caught.value is own
+    told = []
+    with pytest.raises(dg.Failure), as_failure(SimpleNamespace(partition_key="p", log_event=told.append), [KEY]):
+        raise KeyError("x")
+    assert [(one.asset_key, one.partition, one.description) for one in told] == [(KEY, "p", "KeyError: 'x'")]
+
+
+def test_a_size_stands_beside_every_number_of_bytes():
+    found = describe.sized({"bytes": 1, "bytes_fetched": 2_000_000, "rows": 3})
+    assert found == {"bytes": 1, "bytes_fetched": 2_000_000, "rows": 3, "size": "1 B", "size_fetched": "2.0 MB"}

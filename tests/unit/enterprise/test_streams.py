@@ -298,7 +298,7 @@ class TestAnswersAndRefusals:
         ]
         assert [line.partition(". ")[0] for line in told[2:-1:4]] == ["ended (Busy (503))", "ended"]
 
-    def test_a_stream_ends_once_all_its_connections_have_failed_for_long(self, make_client, fake, clock):
+    def test_a_stream_ends_once_all_its_connections_have_failed_for_long(self, make_client, fake, clock, monkeypatch):
         fake.api.now = lambda: clock() - timedelta(hours=1)
         fake.script(STREAM, Reply(body=lines(event(0, 1)), chunked=True))
         client = make_client(anonymous=True, username=None, password=None)
@@ -317,6 +317,10 @@ class TestAnswersAndRefusals:
         with pytest.raises(ServiceUnavailable, match=r"for 1,000 s\. Last error: One\.") as raised:
             stream.take(0)
         assert (raised.value.status, stream._inbox._room, one.records._longest) == (503, 5, 7)
+        looks: list[int] = []
+        monkeypatch.setattr("resources.enterprise.stream._LOOK_SECONDS", 0.001)
+        monkeypatch.setattr(stream, "_look", lambda: looks.append(1))
+        assert (stream.take(0.05), len(looks) > 2) == ([], True), "it looks after its connections while it waits"
 
     def test_after_a_silence_it_is_asked_by_moments(self, fake, client, monkeypatch):
         """Of a topic that was numbered anew, nothing comes for offsets beyond its end."""

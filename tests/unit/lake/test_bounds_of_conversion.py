@@ -20,7 +20,7 @@ import pytest
 
 from resources.lake import convert
 from resources.lake.archive.blocks import BLOCK_LINES_MAX, read_blocks
-from resources.lake.archive.buffers import Buffers, Loan, LongLine
+from resources.lake.archive.buffers import NOTHING, Buffers, Loan, LongLine
 from resources.lake.encoded_blocks import encoded_blocks
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -64,6 +64,9 @@ def test_the_reader_waits_until_a_buffer_is_returned():
             second.result(0.1)
         first.drop()
         assert second.result().memory is memory
+    line = pool.take_long(0)
+    line.drop()
+    assert first.memory is line.memory is NOTHING
 
 
 @pytest.mark.parametrize(

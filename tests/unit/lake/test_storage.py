@@ -51,6 +51,13 @@ class MemoryStorage(Storage):
         return self.files[path]
 
 
+def test_a_link_to_a_file_on_another_disk_is_read(tmp_path):
+    (tmp_path / "elsewhere").write_bytes(b"rows")
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    with Storage().open(tmp_path / "link") as file:
+        assert file.read() == b"rows"
+
+
 def test_a_file_without_rows_and_one_with_large_rows_are_verified(tmp_path):
     for rows in ([], ["x" * (5 << 20)] * 2):
         path = tmp_path / f"{len(rows)}.parquet"

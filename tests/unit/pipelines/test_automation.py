@@ -8,6 +8,7 @@ import dagster as dg
 import pytest
 
 from assets.layers import own, unprefixed
+from pipelines.automation.discovery import Open
 from pipelines.automation.jobs import build_jobs
 from pipelines.automation.sensors import build_sensors
 from pipelines.definitions import build_defs
@@ -50,6 +51,12 @@ def test_a_declared_dataset_is_in_the_jobs_and_sensors_of_its_family():
     assert sensors["end_killed_runs"] == set()
     assert max(map(len, sensors.values())) == 1
     assert not any("kept" in job.name for job in build_jobs(datasets.datasets(), datasets.datasets(), Prefix()))
+
+
+def test_hours_that_wait_are_requested_when_the_first_of_them_has_waited():
+    moments = [datetime(2026, 11, 1, 5 - hour, 30, tzinfo=UTC) for hour in range(2)]
+    told = Open(waiting=dict(zip(moments, reversed(moments), strict=True))).sentence
+    assert told.startswith("2 hours missing: 2 failed, and the next run is requested at 2026-11-01 04:30 UTC (runs")
 
 
 def test_the_daily_schedule_pulls_the_reference_lists_and_a_backfill_has_a_run_for_each_day(instance):

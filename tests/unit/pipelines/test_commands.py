@@ -27,7 +27,7 @@ from resources.enterprise import StreamOptions
 from resources.formatting import size_text
 from resources.settings import Settings
 from resources.tables import HourState
-from resources.warehouse import HourStatus, Warehouse
+from resources.warehouse import HourStatus, Warehouse, named_in
 from tests.builds import close_all
 from tests.unit.warehouse.conftest import START
 
@@ -83,6 +83,9 @@ def test_compactions_and_what_they_leave_of_a_dropped_project(mirror, answers):
     of = "4; 0 hours in the DuckDB files, 4 before 2026-11-01 04:00 UTC in the lake"
     assert dict(mirror.status(4).facts)["changes"] == of
     assert verify(mirror.warehouse, line_reporter(print)) == "Verified 3 lake files. No files are damaged."
+    mirror.warehouse.copy_to(mirror.data / "copy")
+    named = [mirror.data / "lake" / path for paths, _ in named_in(mirror.data / "copy") for path in paths]
+    assert [path.is_file() for path in named] == [True] * 3, "of the snapshot, and two of the compaction"
 
 
 def test_a_removal_that_was_killed_before_its_publication_publishes_when_it_is_repeated(mirror):

@@ -126,6 +126,8 @@ def test_needs_of_attention_are_said_in_one_line_and_cut(whole, monkeypatch):
     names = ", ".join(f"p{number:02}wiki namespace 0" for number in range(5))
     assert shown == [f"{names} and 55 more: no hours have been loaded yet. `wme run` fetches the newest hours."]
     assert wrote.attention_count == len(wrote.attention)
+    alike = Status(troubles=[f"{project} namespace 10: full." for project in ("enwiki", "frwiki")])
+    assert attention(alike) == ["enwiki namespace 10, frwiki namespace 10: full."]
     different = [f"Trouble {number}." for number in range(60)]
     monkeypatch.setattr(statuses, "collect", lambda *_, **__: Status(troubles=different))
     wrote, page = made(whole, 4)

@@ -98,6 +98,8 @@ def test_bodies_are_read_by_their_content_type(client):
     assert client.call("/v1/login", "POST", data=credentials).status_code == 200
     as_text = client.call("/v1/login", "POST", data=json.dumps(credentials))
     assert (as_text.status_code, as_text.json()) == (400, NO_CREDENTIALS)
+    typed = {"Content-Type": "Application/JSON; charset=utf-8"}
+    assert client.call("/v1/login", "POST", data=json.dumps(credentials), headers=typed).status_code == 200
     for broken in (b"{", b"[]", b"null"):
         answer = client.call("/v1/login", "POST", data=broken, headers={"Content-Type": "application/json"})
         assert answer.json() == NOT_SAID

@@ -132,6 +132,11 @@ def test_rows_lie_in_larger_row_groups_than_their_bodies_and_both_files_end_with
             assert counts[0] == [sum(counts[1][n : n + 4]) for n in range(0, len(counts[1]), 4)]
 
 
+def test_a_row_group_is_full_before_the_row_that_exceeds_its_bytes():
+    table = pa.table({"text": ["a" * 10, "b" * 10, "c" * 95, "d"]})
+    assert [group.num_rows for group in sorting.row_groups([table], 100)] == [2, 1, 1]
+
+
 def test_bodies_of_months_lie_in_larger_row_groups(mirror, again, monkeypatch):
     before = again(mirror, first_hours, 2)
     monkeypatch.setattr(compaction, "_SMALL_GROUP_BYTES", 1)
@@ -245,6 +250,7 @@ def test_a_kill_at_any_phase_leaves_what_the_next_compaction_finishes(mirror, ag
 
 def test_pieces_beyond_number_are_merged_with_few_open_files(tmp_path, monkeypatch):
     monkeypatch.setattr(sorting, "_AT_ONCE", 4)
+    monkeypatch.setattr(sorting, "_SLICES", 2)
     chance, most = random.Random(1), 0
 
     def batches():

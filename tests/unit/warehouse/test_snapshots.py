@@ -7,9 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from resources import datasets
 from resources.tables import REJECTED_LINES
 from resources.warehouse import LakeFileError, QueryError
 from tests.builds import ask
+from tests.unit.warehouse.conftest import START
 from tests.unit.warehouse.test_loading import zeros
 
 
@@ -106,6 +108,9 @@ def test_replaced_versions_stay_and_older_ones_go(lake, warehouse):
     assert [load.dropped_versions for load in loads] == [
         *((), (), (made[0].snapshot_version,), (made[1].snapshot_version,))
     ]
+    assert warehouse.snapshot_versions(datasets.SNAPSHOT_ARTICLES) == {
+        made[0].snapshot_id: {one.snapshot_version: START for one in made[2:]}
+    }
     assert ask(warehouse, "SELECT snapshot_version FROM snapshots ORDER BY boundary_at") == [
         *((made[2].snapshot_version,), (made[3].snapshot_version,))
     ]

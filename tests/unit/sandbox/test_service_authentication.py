@@ -329,9 +329,13 @@ def test_keys_and_accounts_outlive_the_sandbox(tmp_path, signing_key):
         with pytest.raises(RefreshTokenSpentError):
             accounts.refresh("sandbox", tokens["refresh_token"])
     # a start after a kill between file and database believes the file
-    (state / "account.json").write_text(json.dumps({"username": "sandbox", "password": NEW}))
-    with started() as accounts:
-        assert accounts.login("sandbox", NEW)
+    for name, given in (("sandbox", NEW), ("mine", NEW), ("mine", "Newer-1234")):
+        (state / "account.json").write_text(json.dumps({"username": name, "password": given}))
+        with started() as accounts:
+            assert accounts.login(name, given)
+    (state / "account.json").write_text('{"username": "sandbox", "password": 1}')
+    with pytest.raises(ValueError, match=r"account\.json is damaged\. Nothing was changed\."), started():
+        pass
     (state / "account.json").unlink()
     with started() as accounts:
         assert accounts.password not in (password, NEW)

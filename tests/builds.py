@@ -191,10 +191,7 @@ Connector.open_file = _open_alone  # type: ignore[method-assign]
 
 @contextlib.contextmanager
 def looking(warehouse: Warehouse) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The build file, to be read.
-
-    All looks at closed files share an instance of DuckDB: making one for each costs more than most questions.
-    """
+    """The build file, to be read. All closed files share an instance of DuckDB, which is slow to make."""
     path = warehouse._connector.build_path
     with contextlib.ExitStack() as stack:
         if path in _kept:

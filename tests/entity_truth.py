@@ -33,10 +33,7 @@ def expected_row(record: Any) -> Row:
 
 
 def truth(world: World, when: datetime, since: datetime | None = None) -> dict[str, Any]:
-    """The records of the entities that are there after the events before a moment, by identifier.
-
-    `since`: of those only the entities with an event from then on.
-    """
+    """The records by identifier of the entities before a moment, or of those with an event `since` then."""
     return {record["name"]: record for n in NAMESPACES for record in world.truth(WIKI, n, when, since)}
 
 

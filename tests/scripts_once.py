@@ -1,7 +1,4 @@
-"""Alembic's fifty scripts of revisions, read once in a process.
-
-Dagster reads them twice for a history in memory, which is three quarters of its cost.
-"""
+"""Read Alembic's fifty scripts of revisions once in a process, which Dagster reads twice for each history."""
 
 from alembic.config import Config
 from alembic.script import ScriptDirectory

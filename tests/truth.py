@@ -106,10 +106,7 @@ class Truth:
         return self._written[event]
 
     def at(self, moment_of: Callable[[str], datetime], since: datetime | None = None) -> Rows:
-        """Rows by (project, page) of the pages that live after the events before a moment of each project.
-
-        `since`: of those only the pages with an event from then on.
-        """
+        """Rows by (project, page) of the pages before a moment of each project, or with an event `since` then."""
         rows: Rows = {}
         for project in self._projects:
             for namespace in self._namespaces:
@@ -191,10 +188,7 @@ class Published(AbstractContextManager["Published"]):
         return found
 
     def assert_changes(self, expected: Iterable[Row]) -> None:
-        """Assert that `article_changes` holds these rows and no other.
-
-        The bodies of each page, revision and hour must be those of one of them.
-        """
+        """Assert that `article_changes` has these rows alone, with a body of one of them for each revision and hour."""
         page = ("project_id", "article_id", "version_id", "batch_hour")
         truth: dict[tuple[Any, ...], Row] = {}
         bodies: dict[tuple[Any, ...], set[str]] = {}

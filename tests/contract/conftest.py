@@ -30,10 +30,7 @@ SECONDS = 60
 
 @dataclass
 class Service:
-    """One account at one service.
-
-    `downloads`: whether units of the download quota may be spent. `other`: a further account there, of another group.
-    """
+    """An account at a service and another of another group. `downloads`: the download quota may be spent."""
 
     auth_url: str
     base_url: str

@@ -1,7 +1,4 @@
-"""What tests of several parts start from: a sandbox, clients and mirrors of it.
-
-Does not belong here: what tests expect of them.
-"""
+"""A sandbox, and clients and mirrors of it, that tests of several parts start from."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing

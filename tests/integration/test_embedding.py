@@ -73,10 +73,7 @@ def stock(warehouse: dg.ResourceParam[list[str]]) -> dg.MaterializeResult:
 
 
 class Project:
-    """Another project, into which the guide's code merges the mirror.
-
-    It has an executor, a job `report` and a resource `warehouse`.
-    """
+    """A project with an executor, a job and a `warehouse`, into which the guide's code merges the mirror."""
 
     def __init__(self, settings: Settings, instance: dg.DagsterInstance) -> None:
         self.shelf, self.instance = Shelf(), instance

@@ -111,10 +111,7 @@ def test_hours_alone_give_the_entities_that_they_tell_of(tmp_path):
 
 
 def test_an_hour_is_compared_with_what_decided_and_reads_no_other_rows(tmp_path):
-    """Whatever lies beyond the pending hour could as well be gone.
-
-    `entities` is right, also where the hour is a late one.
-    """
+    """`entities` is right without the records beyond the pending hour, also where the hour is a late one."""
     world, warehouse = world_of(tmp_path / "world", 5), OpenWarehouse(lay(tmp_path / "data"))
     early, last = END - 2 * HOUR, END - HOUR
     for identifier in world.entity_identifiers():

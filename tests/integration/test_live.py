@@ -1,7 +1,4 @@
-"""The stream over hours that are loaded.
-
-Analysts find the pages of the present moment, with their texts, as the sandbox has them.
-"""
+"""The stream over hours that are loaded: analysts find the present pages and texts, as the sandbox has them."""
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,4 @@
-"""The behaviour of requests and urllib3 that `workarounds` is for.
-
-A test that fails says that a workaround can be deleted or must be adapted.
-"""
+"""What `workarounds` is for in requests and urllib3. A failure says that one can go or must be adapted."""
 
 import logging
 import re

@@ -86,10 +86,7 @@ def test_a_snapshot_of_an_unknown_date_keeps_all(lake):
 
 
 def test_an_event_of_the_stream_is_compared_with_the_clock(lake):
-    """A clock that is hours behind rejects nothing.
-
-    One that is days behind rejects what it takes for the future, and says so.
-    """
+    """A clock that is hours behind rejects nothing. One that is days behind rejects the future, and says so."""
     events = [
         record(n, {"identifier": f"e{n}", "date_published": at(lake.hour), "partition": 1, "offset": n})
         for n in range(3)

@@ -249,10 +249,7 @@ def mirror(make):
 
 @pytest.fixture(scope="module")
 def again(tmp_path_factory):
-    """`again(made, begin, ...)`: the result of `begin(made, ...)` for a new mirror.
-
-    It is run once for a module and copied, without the published files.
-    """
+    """The result of `begin(made, ...)` for a new mirror, which is made once for a module and copied."""
 
     @cache
     def first(begin, *words):

@@ -1,7 +1,4 @@
-"""Compacted snapshots, and compacted files of Wikidata.
-
-The same pages, entities, states and bodies, whatever happens before, between and after, in few sorted files.
-"""
+"""Compacted snapshots and files of Wikidata: the same contents whatever happens, in few sorted files."""
 
 import hashlib
 from dataclasses import replace
@@ -29,10 +26,7 @@ OTHERS = ("articles", "internal.snapshot_pages", "internal.snapshot_states", THE
 
 
 def version_of(lake, edition=0, chunks=5, project="enwiki"):
-    """A version in chunks.
-
-    Pages in no order, some of them twice, within a chunk and across two; one page was deleted; one chunk is empty.
-    """
+    """A version in chunks, of which one is empty: pages in no order, some twice, and one deleted."""
     found = [
         [
             lake.change(

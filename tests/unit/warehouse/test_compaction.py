@@ -31,10 +31,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def files_of(lake, hour, edition=0, projects=PROJECTS, namespaces=(0,)):
-    """An hour's files, with repeated events, deletes, and pages that are in each of the namespaces.
-
-    Editions differ in rows and bodies.
-    """
+    """An hour's files with repeated events, deletes and pages in both namespaces. Editions differ."""
     files = []
     for number, project in enumerate(projects):
         for namespace in namespaces:

@@ -102,10 +102,7 @@ def live_rows(rows, order):
 
 
 def has_ties(rows, order=by_rule):
-    """Return True if an order leaves open which of two rows of a title or page is newer.
-
-    The default is the order of the rule itself.
-    """
+    """Return True if an order, by default the rule's, leaves open which row of a title or page is newer."""
     deciding = [row for row in rows if row["change_type"] != "visibility-change"]
     return any(
         order(row) == order(other) and (title(row) == title(other) or page(row) == page(other))
@@ -168,10 +165,7 @@ class Memory:
         return lasting(self.connection)
 
     def ask_at(self, moment):
-        """The rows of `articles_at`, which is made here as in the published file, and taken back.
-
-        Its views stand in for tables that are loaded.
-        """
+        """The rows of `articles_at`, made as in the published file over views that stand in for tables."""
         [macro] = [one for one in questions() if "CREATE MACRO main.articles_at" in one]
         self.connection.execute("BEGIN")
         try:
@@ -239,10 +233,7 @@ def test_any_order_repetition_and_redo_gives_the_state_of_the_rule(lake, memory,
 
 
 def check(lake, memory, steps, order):
-    """Load and apply the steps; the state must be that of the rule, and that of the same files in any other order.
-
-    Returns what was there to be seen.
-    """
+    """Load and apply the steps, and see the rule's state, in any order of the files. Returns what was seen."""
     memory.empty()
     reached = set()
     final = {}

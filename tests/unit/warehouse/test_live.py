@@ -223,10 +223,7 @@ def test_files_of_before_a_column_was_declared_and_a_folder_that_was_moved(make,
 
 
 def test_the_work_grows_with_the_events_and_no_column_is_read_that_is_not_asked_for(make, tmp_path):
-    """A title with thousands of events, as of an edit war, is no harder than any other.
-
-    DuckDB counts the rows between its operators.
-    """
+    """A title with thousands of events is no harder than any other: DuckDB counts the rows between operators."""
     worked = []
     for count in (100, 1_000):
         mirror = make()

@@ -1,6 +1,7 @@
 """Snapshots and chunks over HTTP: lists, records, downloads, quotas, older copies, and when they are exported."""
 
 import hashlib
+import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -361,6 +362,14 @@ def test_archives_are_prepared_in_order_and_only_once_and_not_on_a_full_disk(tmp
     early = [hours[1], Task.of("", name, paid), Task.of("", name, free), hours[2]]
     later = [Task.of(STRUCTURED, name, paid), Task.of(STRUCTURED, name, free), hours[0]]
     assert made == [*((5, task) for task in early), *((19, task) for task in later)]
+    # a start does not wait for what a full disk cannot hold
+    stuck, turns = threading.Event(), iter([False] * 50)
+    monkeypatch.setattr(
+        preparation, "_Worker", lambda *_: SimpleNamespace(work=lambda _: stuck.wait(), close=stuck.set)
+    )
+    disk.free, full = 0, preparation.Preparation(world._settings, world, exports, Clock(NOW + timedelta(hours=9)))
+    full.begin(lambda: next(turns), lambda *_: None)
+    full.close()
 
 
 def test_an_export_that_ends_after_midnight_is_the_next_one_until_then(tmp_path):

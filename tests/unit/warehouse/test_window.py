@@ -110,9 +110,11 @@ def test_hours_that_leave_are_read_from_the_lake_in_all_columns_and_types(mirror
     compact(mirror, 3)
     plan = mirror.warehouse.movable_changes(mirror.lake.hour(2))
     assert (plan.first_hour, plan.end_hour) == (mirror.lake.hour(0), mirror.lake.hour(2))
+    mirror.warehouse.publish()
     hours = before["article_changes"]["batch_hour"].to_pylist()
     assert move(mirror, 2) == plan.row_count == sum(hour < mirror.lake.hour(2) for hour in hours)
     assert native_hours(mirror) == [2]
+    assert mirror.warehouse.published_window() is None, "not yet"
     with mirror.warehouse._connector.build("look") as connection:
         assert (
             cold_files(connection, PROJECTS[1:2]) == cold_files(connection) != cold_files(connection, ["a", "z"]) == []

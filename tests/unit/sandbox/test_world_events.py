@@ -304,7 +304,17 @@ def test_titles_never_repeat_and_those_of_pages_that_a_small_world_does_not_make
     assert not settled & fresh
     # beyond the pairs of words numbers make the difference
     assert titles.settled(1) != titles.settled(1 + 1500**2)
-    timetable = World(Settings(state=tmp_path, changes_per_hour=20))._wiki("enwiki").timetable
+    world = World(Settings(state=tmp_path, changes_per_hour=20))
+    timetable, count = world._wiki("enwiki").timetable, world._articles_of("enwiki")
+    assert ["enwiki" in world._sitelinks(page) for page in (count - 1, count)] == [True, False]
+    absent = [
+        timetable._titles.settled(cast.first_page + family * cast.script.pages)
+        for cast in timetable.casts
+        for family in range(cast.families)
+        if not timetable.plays(cast, family)
+    ]
+    assert absent
+    assert not [title for title in absent if [*timetable.with_title(title)]]
     new = [timetable._titles.fresh(number) for number in range(timetable.places)]
     assert 0 < len([title for title in new if [*timetable.with_title(title)]]) < len(new)
     for rate, fewest, most in ((2200, 30_000, 60_000), (11_000, 200_000, 1_000_000)):

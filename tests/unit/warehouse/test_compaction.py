@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import duckdb
 import pyarrow as pa
@@ -127,6 +128,19 @@ def test_rows_lie_in_larger_row_groups_than_their_bodies_and_both_files_end_with
             assert wide.read(keys).equals(short.read(keys))
             counts = [[one.metadata.row_group(n).num_rows for n in range(one.num_row_groups)] for one in (wide, short)]
             assert counts[0] == [sum(counts[1][n : n + 4]) for n in range(0, len(counts[1]), 4)]
+
+
+def test_rows_of_files_that_come_in_other_batches_stay_beside_each_other(tmp_path):
+    def file(*lengths):
+        path, starts = tmp_path / "a.parquet", [sum(lengths[:n]) for n in range(len(lengths))]
+        pq.write_table(table, path)
+        batches = [table.slice(*span).to_batches()[0] for span in zip(starts, lengths, strict=True)]
+        return SimpleNamespace(metadata=pq.read_metadata(path), iter_batches=lambda _: iter(batches))
+
+    table = pa.table({"n": range(6)})
+    pairs = list(rewriting._side_by_side([file(3, 3), file(1, 5)], ["a", "b"]))
+    assert all(one.equals(other) for one, other in pairs)
+    assert sum(len(one) for one, _ in pairs) == 6
 
 
 def test_a_row_group_is_full_before_the_row_that_exceeds_its_bytes():

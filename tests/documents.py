@@ -44,10 +44,7 @@ def statements(block: str) -> list[tuple[str, bool]]:
 
 
 def commands(program: str) -> list[list[str]]:
-    """Return the arguments of each call of a program in the shell blocks of all guides.
-
-    Comments, pipes and redirections are left out; a pipe into the program counts as a call.
-    """
+    """Return the arguments of each call of a program in the guides' shell blocks, also behind a pipe."""
     found = []
     for page in GUIDES:
         for _, block in blocks(page, "sh"):

@@ -108,10 +108,7 @@ class Mirror:
         tags: Mapping[str, str] = MappingProxyType({}),
         **overrides: Any,
     ) -> Made:
-        """Materialize the hourly layers of consecutive hours in one run, or the assets of `selection`.
-
-        `overrides` are resources in place of this mirror's own.
-        """
+        """Materialize consecutive hours in one run, or a `selection`. `overrides` replace this mirror's resources."""
         hours = list(hours)
         return self.run("hours", {**span_of(hours[0], hours[-1]), **tags}, selection, overrides)
 
@@ -134,10 +131,7 @@ class Mirror:
         return self.run(dataset.archive, {PARTITION_NAME_TAG: identifier}, selection, overrides)
 
     def at(self, beginning: str, do: Callable[[], object]) -> dict[str, Any]:
-        """Overrides for `materialize` with which `do` is called once, when a task is begun whose label begins so.
-
-        Labels are `download 2026-01-05 06:00` and `convert 2026-01-05 06:00`.
-        """
+        """Overrides that call `do` once, when a task begins such as `download 2026-01-05 06:00` (or `convert`)."""
         waiting = [do]
 
         def hear(line: str) -> None:

@@ -210,10 +210,7 @@ def test_a_missing_extra_is_named():
 
 
 def test_killed_workers_and_a_killed_scheduler_lose_nothing(tmp_path, caplog, monkeypatch):
-    """Two workers, one of them killed after the first result; then the scheduler; then the rest on a new one.
-
-    All but the first conversion wait for the kill.
-    """
+    """Of two workers one is killed after the first result, then the scheduler. The rest waits for the kill."""
     monkeypatch.setattr(remote, "convert_here", tasks.convert_one_then_wait)
     data = tmp_path / "data"
     archives = archives_in(data, 9, lines=100)

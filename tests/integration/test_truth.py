@@ -44,10 +44,7 @@ def twice(mirror, hours, draw, folder):
 
 
 def redone(mirror, hours, draw, folder):
-    """Load one hour from another world first, then load the true one, and do the same again.
-
-    The wrong hour is applied, compacted and left to the lake before.
-    """
+    """Load, apply and compact an hour of another world first, then load the true one, and do the same again."""
     wrong_hour = draw.choice(hours)
     assert mirror.materialize([hour for hour in hours if hour < wrong_hour] or hours).success
     spoil(mirror.warehouse, wrong_hour, PROJECTS, NAMESPACES, folder)

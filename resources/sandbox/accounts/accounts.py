@@ -62,7 +62,11 @@ class Accounts:
         self.admissions = Admissions(self._database)
         self.username = ""
         #: Default account. `password` is valid at the sandbox's start; `account.json` contains the current password.
-        self.username, self.password = self._default_account()
+        try:
+            self.username, self.password = self._default_account()
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         self._database.close()

@@ -6,7 +6,7 @@ import io
 import sqlite3
 import tarfile
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -138,9 +138,12 @@ def small_sandbox(
 def begin_again(tmp_path_factory: pytest.TempPathFactory, signing_key: bytes) -> Iterator[Callable[[], Client]]:
     """Puts the sandbox that tests without settings of their own share back to where it began."""
     folder, projects = tmp_path_factory.mktemp("sandbox"), ("enwiki", "frwiki")
-    with small_sandbox(folder, signing_key, projects=projects) as client:
+    with (
+        small_sandbox(folder, signing_key, projects=projects) as client,
+        closing(sqlite3.connect(":memory:")) as kept,
+    ):
         sandbox, database = client.sandbox, client.sandbox.accounts._database._connection
-        account, token, kept = sandbox.settings.state / "account.json", client.token, sqlite3.connect(":memory:")
+        account, token = sandbox.settings.state / "account.json", client.token
         password = account.read_bytes()
         # a login is dear: its tokens are put back, too
         database.backup(kept)

@@ -1,8 +1,4 @@
-"""Sequences of a stream with faults of every kind.
-
-Good events come among poisoned lines, repeated events, and offsets that are numbered anew. `Service` is the log of a
-service and what it sends from given offsets on.
-"""
+"""Lines of a stream with faults of every kind, and `Service`: its log, and what it sends from given offsets on."""
 
 import json
 from collections import Counter

@@ -81,10 +81,6 @@ def tiny(name: str, size: int) -> bytes:
     return TINY[name] * (size // len(TINY[name]))
 
 
-def reader(archive: Any) -> RecordReader:
-    return RecordReader(archive.table, archive.given, archive.table.bodies, archive.latest)
-
-
 def calls(work: Callable[[], object]) -> int:
     """How many functions of Python are called meanwhile, by this thread."""
     count = 0
@@ -132,7 +128,9 @@ def test_the_calls_do_not_grow_with_the_lines(lake, name):
 
     def work(data: bytes) -> None:
         block = Block(memoryview(data), (Span("m", 0, 0, 0, 1),), data.count(b"\n"), 0)
-        found = reader(archive).read(block.view).rejects
+        found = (
+            RecordReader(archive.table, archive.given, archive.table.bodies, archive.latest).read(block.view).rejects
+        )
         rows, _ = rejects.of_block(found, block)
         assert len(rows) > len(data) // 300
         encode(rows, REJECTED_LINES)

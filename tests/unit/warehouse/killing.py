@@ -1,11 +1,8 @@
-"""Runs the warehouse's steps in children that are killed at random moments; started by `test_kills.py`.
+"""Steps of the warehouse in children that are killed before statements, then amid phases; see `test_kills.py`.
 
-This process never opens DuckDB itself, so that its children can be forked cheaply from a clean state. Two editions of
-the same hours alternate, so that every child has something to redo. A child writes each phase down as it begins. It is
-killed a random part of the time that a phase has taken so far after that phase has begun, one phase after the other.
-
-Before that, each child kills itself before a later statement of the same operation, and checks that the one before it
-left nothing half done.
+This process never opens DuckDB, so its children are forked cheaply from a clean state. Two editions of the same hours
+alternate, so that each child has something to redo; it first checks that the one before left nothing half done. Phases
+are killed in turn, a random part of the time that they have taken so far after they began.
 """
 
 import json

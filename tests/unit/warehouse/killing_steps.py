@@ -1,8 +1,6 @@
-"""Compactions and publications that kill themselves.
+"""Compactions and publications that kill themselves, one in a child for each phase that this process reads.
 
-`python -m tests.unit.warehouse.killing_steps DATA DATE` runs one for each phase that it reads. This process never
-opens DuckDB itself, so that its children can be forked cheaply from a clean state. It reports how each of them ended.
-Changes of the first two hours leave the build file after the compaction.
+It never opens DuckDB, so children are forked cheaply from a clean state. It reports how each of them ended.
 """
 
 import os

@@ -197,8 +197,6 @@ def test_few_files_are_left_alone_and_large_ones_are_no_reason(mirror):
     assert merge.version == ("enwiki_namespace_0", second.snapshot_version)
 
 
-# --- Wikidata ---------------------------------------------------------------------------------------------------------
-
 WIKIDATA = "wikidatawiki"
 
 

@@ -28,7 +28,6 @@ from tests.unit.warehouse.conftest import compact, lake_files, rewritten
 PROJECTS = ("dewiki", "enwiki")
 #: Makes four files of an hour, which are compacted by themselves; two are not.
 BOTH = (0, 10)
-ROOT = Path(__file__).parents[3]
 
 
 def files_of(lake, hour, edition=0, projects=PROJECTS, namespaces=(0,)):
@@ -283,9 +282,6 @@ def test_pieces_beyond_number_are_merged_with_few_open_files(tmp_path, monkeypat
     assert (len(set(keys)), keys) == (210, sorted(keys))
     assert most <= 3 * 4 + 1
     assert list(tmp_path.iterdir()) == []
-
-
-# --- which files, and when -------------------------------------------------------------------------------------------
 
 
 def test_months_of_hours_are_some_dozens_of_files_and_no_row_is_written_often():

@@ -42,12 +42,9 @@ def made_rows(chance, count, minutes):
 
 
 def made_steps(chance):
-    """Steps that load a file or a snapshot, perhaps again, and perhaps apply.
+    """Steps that load a file (hour, project, namespace, rows) or a snapshot (project, namespace, version, two files).
 
-    A later step of the same place is a redo.
-
-    A file: hour, project, namespace, rows. A snapshot: project, namespace, version, and the rows of two files, some of
-    which appear twice; its boundary falls among the changes. Some rows are those of a step before.
+    Some load a place again, some apply. Rows appear again in a file or a step, and boundaries fall among the changes.
     """
     steps, known = [], []
     for _ in range(chance.randint(1, 7)):

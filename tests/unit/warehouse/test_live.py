@@ -17,10 +17,7 @@ from resources.warehouse.database.sql import FORMULAS
 
 
 def events(lake, seed):
-    """Rows of four hours in which pages change, move, go, come back and are shown or hidden.
-
-    By hour, project and namespace. Some come again, also in the other namespace; some are of the next hour.
-    """
+    """Changes of every kind by hour, project and namespace; some come again in either, some are of the next hour."""
     chance = random.Random(seed)
     hours = {(hour, "enwiki", namespace): [] for hour in range(4) for namespace in (0, 14)}
     for minute in range(240):

@@ -1,7 +1,4 @@
-"""One writer at a time; the others wait, say so, and give up in a sentence.
-
-Locks are given back whatever happened, and held against whoever would remove what is about to be named.
-"""
+"""One writer at a time; the others wait, say so, and give up in a sentence. Whatever happens, locks are given back."""
 
 import logging
 import subprocess

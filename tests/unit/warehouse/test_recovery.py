@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import partial
 from unittest.mock import Mock
 
 import duckdb
@@ -79,16 +80,12 @@ def garble(path):
     path.write_bytes(b"no database" * 1000)
 
 
-def change_tables(path):
+def change_tables(path, change="ALTER TABLE loads ADD COLUMN another INTEGER"):
     with duckdb.connect(path) as connection:
-        connection.execute("ALTER TABLE loads ADD COLUMN another INTEGER")
-        connection.execute("UPDATE internal.meta SET schema_version = 'of another release'")
+        connection.execute(f"{change}; UPDATE internal.meta SET schema_version = 'of another release'")
 
 
-def change_keys(path):
-    with duckdb.connect(path) as connection:
-        connection.execute("COMMENT ON TABLE internal.meta IS 'other formulas'")
-        connection.execute("UPDATE internal.meta SET schema_version = 'of another release'")
+change_keys = partial(change_tables, change="COMMENT ON TABLE internal.meta IS 'other formulas'")
 
 
 @pytest.mark.parametrize("damage", [cut, garble, change_tables, change_keys, os.unlink])

@@ -71,14 +71,18 @@ def test_what_changed_is_copied_and_what_went_is_counted(data, tmp_path, monkeyp
     first = take(data, to).backup
     # all is on disk before the backup has its name, and then the name
     assert (synced[-2], synced[-1]) == ([".lock", "unfinished"], to)
-    changed, gone = (data / name for name in list(FILES)[:2])
+    gone, changed, also_gone = (data / name for name in list(FILES)[:3])
     changed.write_bytes(b"other")
     gone.unlink()
+    also_gone.unlink()
     (data / "lake/z").mkdir()
     (data / "lake/z/new").write_bytes(b"new")
-    taken = take(data, to)
-    assert (taken.plan.copied_count, taken.plan.linked_count) == (2, 3)
-    assert taken.gone == {"lake": 1}
+    monkeypatch.setattr(backups, "_BLOCK_BYTES", 2)
+    told, seen = [], []
+    taken = take(data, to, reporter=lambda *words: told.append(words) or nullcontext(seen.append))
+    assert (told, sum(seen)) == ([("copy", 8, "B")], 8)
+    assert taken.plan == taking.Plan(2, 8, 2, 5)
+    assert (taken.gone, taken.backup.size_bytes) == ({"lake": 2}, 8 + 5)
     assert (first.path / changed.relative_to(data)).read_bytes() == FILES[changed.relative_to(data).as_posix()]
     assert (taken.backup.path / changed.relative_to(data)).read_bytes() == b"other"
     # the clock has not gone on, and names are in the order of the backups
@@ -88,9 +92,10 @@ def test_what_changed_is_copied_and_what_went_is_counted(data, tmp_path, monkeyp
     assert backups.find(first.path) == first
 
 
-def test_without_hard_links_every_file_is_copied(data, tmp_path, monkeypatch):
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EMLINK, errno.EXDEV, errno.EOPNOTSUPP])
+def test_without_hard_links_every_file_is_copied(data, tmp_path, monkeypatch, number):
     def refuse(*_):
-        raise OSError(errno.EPERM, "no links here")
+        raise OSError(number, "no links here")
 
     take(data, tmp_path / "to")
     monkeypatch.setattr(os, "link", refuse)
@@ -112,13 +117,14 @@ def test_what_a_kill_left_is_compared_and_not_believed(data, tmp_path):
     for folder in (to / "unfinished", data):
         (folder / "lake/.half.tmp").write_bytes(b"half")
     (to / "unfinished/lake/went").write_bytes(b"since")
-    kept = (to / "unfinished" / right).stat().st_ino
-    backup = take(data, to).backup
+    kept, seen = (to / "unfinished" / right).stat().st_ino, []
+    backup = take(data, to, reporter=lambda *_: nullcontext(seen.append)).backup
+    assert sum(seen) == backup.size_bytes + len(FILES[wrong])  # which is read twice
     assert (backup.path / right).stat().st_ino == kept
     assert (backup.path / wrong).read_bytes() == FILES[wrong]
     found = {path.relative_to(backup.path).as_posix() for path in backup.path.rglob("*") if path.is_file()}
     assert found == {*FILES, "lake/t-2/b.parquet", "MD5SUMS", "backup.json"}
-    assert backup.file_count == 5
+    assert (backup.file_count, backup.size_bytes) == (5, sum(map(len, FILES.values())) + 1)
 
 
 def test_a_file_that_vanishes_is_skipped_and_a_growing_one_is_copied_as_of_one_moment(data, tmp_path, while_copying):
@@ -252,7 +258,7 @@ def test_older_backups_are_removed_and_a_damaged_one_is_not(data, tmp_path, monk
         with pytest.raises(KeyboardInterrupt):
             taking.remove_older(to, 2)
     assert [one.path for one in backups.completed(to)] == taken[2:]
-    assert taking.remove_older(to, 1) == [taken[2]]
+    assert [taking.remove_older(to, keep) for keep in (3, 1)] == [[], [taken[2]]]
     assert sorted(path.name for path in to.iterdir()) == [".lock", taken[1].name, taken[3].name]
 
 

@@ -174,7 +174,7 @@ def test_a_page_that_was_looked_up_twice_has_one_body_and_an_hour_is_asked_witho
     )
     files = [answers(1, "A B", "A_B"), answers(2, "A B")]
     warehouse.apply_changes()
-    assert warehouse.load_lookups(files) == 3
+    assert [warehouse.load_lookups(files, reload=again) for again in (False, False, True)] == [3, 0, 3]
     applied = warehouse.apply_changes()
     assert (applied.file_count, applied.lookup_file_count, applied.written_count) == (0, 2, 1)
     warehouse.publish()

@@ -1,7 +1,9 @@
 """Answers about single pages: which titles they say are gone, and which pages of rejected lines are asked for."""
 
+from dataclasses import replace
 from datetime import timedelta
 
+from resources.datasets import ENTITY_CHANGES
 from resources.tables import HourState
 from resources.warehouse import HourStatus
 from tests.builds import ask
@@ -66,7 +68,7 @@ def test_pages_of_rejected_lines_are_looked_up_until_something_is_known_of_them(
     assert wanted() == ["Watched"]
 
 
-def test_a_page_of_a_rejected_line_is_asked_for_again_after_ten_minutes(lake, warehouse, clock):
+def test_a_page_of_a_rejected_line_is_asked_for_again_after_ten_minutes(lake, warehouse, clock, monkeypatch):
     rejects = [b'{"name":"A","event": spoiled']
     warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(9, "Whole", 1)], rejects=rejects)])
     warehouse.load_lookups([lake.lookups(1790, ("A", None))])
@@ -79,6 +81,10 @@ def test_a_page_of_a_rejected_line_is_asked_for_again_after_ten_minutes(lake, wa
     assert warehouse.uncertain_pages(["frwiki"], [0], 10, clock()) == []
     assert warehouse.uncertain_pages(["enwiki"], [14], 10, clock()) == []
     assert warehouse.uncertain_pages(["enwiki"], [0], 0, clock()) == []
+    # of many lines, the newest ones
+    monkeypatch.setattr("resources.warehouse.load.lookups._MOST_LINES", 1)
+    warehouse.load_hour(lake.hour(1), [lake.file(1, [], rejects=[b'{"name":"B","event": spoiled'])])
+    assert warehouse.uncertain_pages(["enwiki"], [0], 10, clock()) == [("enwiki", 0, "B")]
 
 
 def test_watched_titles_are_due_when_new_or_changed_and_those_not_found_once_a_day(lake, warehouse, clock):
@@ -99,9 +105,15 @@ def test_watched_titles_are_due_when_new_or_changed_and_those_not_found_once_a_d
     wanted = ["Unknown", "A_B", "Same", "Behind", "Seen twice", "New_one", "Gone long", "Gone lately"]
     due = [("enwiki", 0, "Unknown"), ("enwiki", 0, "A_B"), ("enwiki", 14, "New_one"), ("enwiki", 0, "Gone long")]
     assert warehouse.lookups_due([("enwiki", name) for name in wanted], clock()) == due
+    warehouse.record_statuses([HourStatus(lake.hour(9), "enwiki", 0, HourState.EMPTY)], ENTITY_CHANGES)
     sample = warehouse.sampled_pages(["enwiki"], [0], 9)
     assert {(one.name, one.known_until) for one in sample} == {(name, lake.hour(1)) for name, _ in pages}
     assert len(warehouse.sampled_pages(["enwiki"], [0], 2)) == 2
+    warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 300)]], "frwiki"))
+    warehouse.record_statuses([HourStatus(lake.hour(4), "frwiki", 0, HourState.EMPTY)])
+    warehouse.apply_changes()
+    [found] = warehouse.sampled_pages(["frwiki"], [0], 9)
+    assert found.known_until == lake.hour(5) + timedelta(microseconds=1)
     check = START + timedelta(minutes=61, microseconds=7)
     assert [warehouse.last_lookup_at(purpose) for purpose in ("check", "repair")] == [check, None]
     for purpose, names_ in (("check", ["Seen twice"]), (None, ["Gone lately", "Gone long", "Seen twice"])):
@@ -110,9 +122,16 @@ def test_watched_titles_are_due_when_new_or_changed_and_those_not_found_once_a_d
 
 def test_pages_are_looked_up_until_they_are_read_after_the_end_of_a_lost_hour(lake, warehouse, clock):
     pages = [lake.change(number, name, number) for number, name in enumerate(["Early", "In time", "Never"], 1)]
-    warehouse.load_hour(lake.hour(0), [lake.file(0, pages)])
-    warehouse.record_statuses([HourStatus(lake.hour(1), "enwiki", 0, HourState.PAST_RETENTION)])
+    others = [lake.change(4, "Sought lately", 4), lake.change(5, "Changed since", 120)]
+    rejects = [b'{"name":"Never","event": spoiled']  # asked for once, for whatever reasons
+    files = [lake.file(0, [*pages, *others], rejects=rejects), lake.file(0, [lake.change(6, "Talk", 6)], namespace=14)]
+    warehouse.load_hour(lake.hour(0), [*files, lake.file(0, pages, "frwiki")])
+    lost = HourStatus(lake.hour(1), "enwiki", 0, HourState.PAST_RETENTION)
+    warehouse.record_statuses([lost, replace(lost, namespace_id=14), replace(lost, project_id="frwiki")])
+    # a newer snapshot has what the lost hour had
+    warehouse.load_snapshot(lake.snapshot([[lake.change(1, "Early", 20), lake.change(9, "A", 200)]], "frwiki"))
     warehouse.apply_changes()
+    warehouse.load_lookups([lake.lookups(1795, ("Sought lately", None))])
     at_its_end = 120 - 7 / 60e6  # minutes, to which `lookups` adds 7 microseconds
     warehouse.load_lookups([lake.lookups(119, ("Early", pages[0])), lake.lookups(at_its_end, ("In_time", pages[1]))])
     # neither a page of the watch list is certain, nor one that was not found once
@@ -120,7 +139,8 @@ def test_pages_are_looked_up_until_they_are_read_after_the_end_of_a_lost_hour(la
         [lake.lookups(130, ("Never", pages[2]), purpose="watch"), lake.lookups(131, ("Early", None), purpose="check")]
     )
     warehouse.load_lookups([lake.lookups(140, ("In time", pages[1]))])
-    assert [name for _, _, name in warehouse.uncertain_pages(["enwiki"], [0], 10, clock())] == ["Never", "Early"]
+    found = [(project, name) for project, _, name in warehouse.uncertain_pages(["enwiki", "frwiki"], [0], 10, clock())]
+    assert found == [("enwiki", "Never"), ("enwiki", "Early")]
     assert warehouse.sampled_pages(["enwiki"], [0], 9) == []
-    [state] = warehouse.project_states(published=False)
-    assert (state.uncertain_count, state.repaired_count) == (2, 1)
+    states = {(row.project_id, row.namespace_id): row for row in warehouse.project_states(published=False)}
+    assert (states["enwiki", 0].uncertain_count, states["enwiki", 0].repaired_count) == (3, 2)

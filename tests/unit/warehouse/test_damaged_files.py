@@ -72,7 +72,9 @@ def test_every_form_of_damage_is_noticed_and_a_look_costs_no_footer_of_a_file_th
     lake, warehouse, monkeypatch
 ):
     wanted = [file.path for file in fill(lake, warehouse)]
-    path = wanted[0]
+    path, empty = wanted[0], lake.file(3, [])
+    warehouse.load_hour(lake.hour(3), [empty])
+    empty.path.unlink()  # nobody needs a file without rows
     content, name = path.read_bytes(), path.relative_to(warehouse.data / "lake").as_posix()
     for form, damage in FORMS.items():
         damage(path, content)
@@ -92,6 +94,14 @@ def test_every_form_of_damage_is_noticed_and_a_look_costs_no_footer_of_a_file_th
         other = wanted[1].relative_to(warehouse.data / "lake").as_posix()
         assert faults(connection, warehouse.data / "lake", wanted, {LOOKED_AT: later, MISSING: [other]}) == {}
         assert read == [wanted[1]]
+        # nor what its modification time says of one that was changed since
+        path.write_bytes(bytes(len(content)))
+        os.utime(path, ns=(1, 1))
+        assert [*faults(connection, warehouse.data / "lake", wanted, {LOOKED_AT: time.time_ns()})] == [path]
+        mend(path, content)
+    monkeypatch.setattr(faults_, "_MARGIN_NS", -3600 * 10**9)
+    read.clear()
+    assert (warehouse.publish().changed, warehouse.is_published(), read) == (False, True, [])
     # what no publication has seen yet fails the query that reads it, and no other one
     path.write_bytes(b"")
     with pytest.raises(QueryError, match=str(Path(path).name)):
@@ -191,6 +201,9 @@ def test_a_noted_file_is_left_out_until_it_is_replaced(lake, warehouse):
     path.write_bytes(content)
     os.utime(path, ns=(1, 1))
     assert warehouse.publish().missing_lake_file_count == 0
+    with duckdb.connect(warehouse.build_path) as connection:
+        connection.execute("UPDATE loads SET row_count = 2 WHERE lake_path = ?", [name])
+    assert named(warehouse.publish().faulty_lake_files) == f"{name} has 1 rows, but the ledger says 2"
     # a note of a file that was replaced is dropped with the next one; a broken file of notes says nothing
     other = lake.file(4, [lake.change(8, "O", 250)]).path
     warehouse.note_damage(other.relative_to(warehouse.data / "lake").as_posix(), "page 1")

@@ -1,5 +1,6 @@
 """Every hour has a row that says what became of it."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -32,6 +33,7 @@ def test_states_follow_one_another_and_what_is_loaded_stays_loaded(lake, warehou
     assert warehouse.coverage(published=False) == []
     assert warehouse.record_statuses([status(0, HourState.NOT_YET, "Not published yet.")]) == 1
     assert warehouse.record_statuses([status(0, HourState.NOT_YET, "Not published yet.")]) == 0
+    assert warehouse.record_statuses([status(0, HourState.NOT_YET, "It is late.")]) == 1
     assert warehouse.record_statuses([status(0, HourState.ABSENT, "Not in the list.")]) == 1
     (row,) = warehouse.coverage(published=False)
     told = ("absent", "Not in the list.", None, None, clock.now)
@@ -51,13 +53,15 @@ def test_load_notes_the_statuses_of_the_others_in_the_same_transaction_and_hours
     assert load.changed
     assert states(warehouse, lake) == {0: "empty"}
     assert states(warehouse, lake, "frwiki") == {0: "absent"}
-    assert not warehouse.load_hour(lake.hour(0), [file], [absent]).changed
+    for known, is_news in ((absent, False), (replace(absent, state=HourState.MISSING), True)):
+        assert warehouse.load_hour(lake.hour(0), [file], [known]).changed is is_news
     warehouse.load_hour(lake.hour(1), [lake.file(1, [], rejects=[b"x"])])
     assert states(warehouse, lake) == {0: "empty", 1: "loaded"}
 
 
-def test_gaps_are_filled_and_expire(lake, warehouse, clock):
+def test_gaps_are_filled_and_expire(lake, warehouse, clock, status):
     assert warehouse.fill_coverage(["enwiki"], [0], lake.hour(5)) == 0
+    warehouse.record_statuses([status(1, HourState.NOT_YET)])
     load(lake, warehouse, 0)
     load(lake, warehouse, 4)
     load(lake, warehouse, 2, project="frwiki")
@@ -70,6 +74,8 @@ def test_gaps_are_filled_and_expire(lake, warehouse, clock):
     assert states(warehouse, lake)[2] == "past_retention"
     told = {"missing": "still keeps it", "past_retention": "a snapshot closes the gap", "loaded": ""}
     assert all(told[row.state] in (row.reason or "") for row in warehouse.coverage(published=False))
+    expired = [row.checked_at for row in warehouse.coverage(published=False) if row.state == "past_retention"]
+    assert expired == [lake.hour(50), lake.hour(51)]
     load(lake, warehouse, 2)
     assert states(warehouse, lake)[2] == "loaded"
     rows = warehouse.coverage(lake.hour(1), lake.hour(3), published=False)

@@ -78,10 +78,7 @@ def test_repeated_events_are_one_row_and_both_halves_of_a_move_stay(lake, wareho
 
 
 def test_of_copies_of_one_event_the_newest_is_kept(lake, warehouse):
-    """Within a file by moment, then revision, then an update before a delete; and the same of copies in two files.
-
-    It comes first in the file of one project, and last in that of another.
-    """
+    """By moment, then revision, then updates before deletes; in one file and in two, and whichever comes first."""
     event = lake.change(1, "A", 30, event_id="e", version_id=5)
     older = lake.change(1, "A", 29, event_id="e", version_id=6)
     copies = [older, event | {"version_id": 4}, event | {"change_type": "delete"}]
@@ -243,6 +240,9 @@ def test_what_changes_a_table_is_news_and_the_same_again_is_not(lake, warehouse)
         "a snapshot": lambda: warehouse.load_snapshot(lake.snapshot([rows(9)])),
         "the current articles": warehouse.apply_changes,
         "what is known of an hour": lambda: warehouse.record_statuses([gap]),
+        "what is known beside a file": lambda: warehouse.load_hour(
+            lake.hour(0), [lake.file(0, rows(0), tag="b")], [HourStatus(lake.hour(0), "frwiki", 0, HourState.ABSENT)]
+        ),
         "gaps": lambda: warehouse.fill_coverage(["enwiki"], [0]),
         "a list": lambda: warehouse.load_list(codes, lists[0]),
         "another list": lambda: warehouse.load_list(codes, lists[1]),
@@ -252,9 +252,6 @@ def test_what_changes_a_table_is_news_and_the_same_again_is_not(lake, warehouse)
     for name, change in changes.items():
         assert is_news(change), name
         assert not is_news(change), f"{name}, again"
-
-
-# --- row groups -------------------------------------------------------------------------------------------------------
 
 
 TABLES = ("article_changes", "articles")

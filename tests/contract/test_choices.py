@@ -61,38 +61,14 @@ def check_equal_filters(service):
     return [record["identifier"] for record in found] == [0]
 
 
-def check_everything_by_asterisk(service):
-    return "name" in article(service, fields=["*"])
-
-
 def check_members_by_hash(service):
     found = article(service, fields=["categories.#.name", "license.#.identifier"])
     return "#" in found.get("license", found.get("categories", {}))
 
 
-def check_megabytes(service):
-    return {record["size"]["unit_text"] for record in service.snapshots} == {"MB"}
-
-
-def check_exponents(service):
-    return bool(re.search(r'"value":\s?\d+(\.\d+)?e', service.call("/v2/snapshots").text))
-
-
-def check_article_namespace(service):
-    return {r["identifier"]: r.get("name") for r in service.records("/v2/namespaces")}[0] == "Article"
-
-
 def check_utc_dates(service):
     head = service.call(f"/v2/snapshots/{service.snapshots[0]['identifier']}/download", "HEAD")
     return head.headers["Last-Modified"].endswith(" UTC")
-
-
-def check_slash_at_the_end(service):
-    return service.call("/v2/namespaces/").content == service.call("/v2/namespaces").content
-
-
-def check_no_405(service):
-    return service.call("/v2/codes", "DELETE").status_code == 404
 
 
 def check_chunk_by_number(service):
@@ -106,14 +82,6 @@ def check_chunk_by_number(service):
 def check_free_quotas(service):
     user = free_account(service).user()
     return [user[f"{kind}_limit"] for kind in ("ondemand", "snapshot", "chunk")] == [50_000, 30, 1_500]
-
-
-def check_paid_batches(service):
-    return free_account(service).call(f"/v2/batches/{service.hour():%Y-%m-%d/%H}").status_code == 403
-
-
-def check_open_structured_snapshots(service):
-    return service.call(STRUCTURED).status_code == 200
 
 
 def check_uncounted_structured_snapshots(service):
@@ -142,10 +110,6 @@ def check_lists_of_structured_contents(service):
 def check_nine_structured_projects(service):
     found = {record["is_part_of"]["identifier"] for record in service.records(STRUCTURED)}
     return found <= set(re.findall(r"\w+wiki", CHOICES["nine-structured-projects"]["statement"]))
-
-
-def check_wikidata_snapshots(service):
-    return service.call("/v2/snapshots/wikidata").status_code in {200, 403}
 
 
 def check_wikidata_batches(service):
@@ -190,8 +154,25 @@ def check_members_of_archives(service):
     return all(re.fullmatch(rf"{record['identifier']}_\d+\.ndjson", name) for name in names)
 
 
-#: By the name of a choice.
+#: By the name of a choice: whether it holds.
 CHECKS = {name[6:].replace("_", "-"): of for name, of in globals().items() if name.startswith("check_")}
+CHECKS |= {
+    "everything-by-asterisk": lambda service: "name" in article(service, fields=["*"]),
+    "megabytes": lambda service: {record["size"]["unit_text"] for record in service.snapshots} == {"MB"},
+    "exponents": lambda service: bool(re.search(r'"value":\s?\d+(\.\d+)?e', service.call("/v2/snapshots").text)),
+    "article-namespace": lambda service: (
+        {r["identifier"]: r.get("name") for r in service.records("/v2/namespaces")}[0] == "Article"
+    ),
+    "slash-at-the-end": lambda service: (
+        service.call("/v2/namespaces/").content == service.call("/v2/namespaces").content
+    ),
+    "no-405": lambda service: service.call("/v2/codes", "DELETE").status_code == 404,
+    "paid-batches": lambda service: (
+        free_account(service).call(f"/v2/batches/{service.hour():%Y-%m-%d/%H}").status_code == 403
+    ),
+    "open-structured-snapshots": lambda service: service.call(STRUCTURED).status_code == 200,
+    "wikidata-snapshots": lambda service: service.call("/v2/snapshots/wikidata").status_code in {200, 403},
+}
 
 
 def test_every_choice_has_a_check_or_a_reason():

@@ -47,7 +47,6 @@ def test_login_hands_out_tokens_that_open_data(client):
     key = next(jwt.PyJWK(key) for key in keys if key["kid"] == header["kid"])
     options = {"verify_exp": False, "verify_iat": False}
     assert jwt.decode(client.token, key, algorithms=["RS256"], options=options) == claims
-    # the refresh token is one as well, and opens nothing
     claims = jwt.decode(tokens["refresh_token"], options=OPEN)
     assert claims["exp"] - claims["iat"] == 90 * 86_400
     assert tokens["refresh_token"] != before["refresh_token"]
@@ -207,7 +206,6 @@ def test_a_password_is_changed(client):
         ({"proposed_password": "too-weak"}, "InvalidPasswordException: Password did not conform with policy: "),
     ):
         answer = client.auth("change-password", body | change)
-        # it does not say why, but in a header of its own
         assert refusal(answer) == (401, "Incorrect username or password.")
         assert reason in answer.headers["X-Sandbox-Reason"]
     client.login()
@@ -267,7 +265,6 @@ class TestBearer:
 
     def test_an_expired_token_is_refused_by_a_text_alone(self, client):
         client.sandbox.clock.advance(timedelta(seconds=86_399))
-        # with and without the word before it
         for authorization in (f"Bearer {client.token}", client.token):
             assert client.call("/v2/codes", headers={"Authorization": authorization}).status_code == 200
         for later in (1, 3723):
@@ -304,7 +301,6 @@ def test_an_account_tells_groups_counters_and_permissions(client):
     for wrong in (b"", b"{", b"[]", b'{"access_token": 5}', b'{"access_token": "x"}'):
         answer = client.call("/v1/get-user", "POST", data=wrong, headers={"Content-Type": "application/json"})
         assert answer.status_code == 401
-    # an admitted address is no account
     client.sandbox.accounts.admissions.admit("127.0.0.0/8")
     assert client.call("/v1/get-user", "POST").status_code == 401
 

@@ -36,7 +36,6 @@ class TestLists:
         assert client.call(one, "POST", json={"fields": ["size.unit_text"]}).json() == {"size": {"unit_text": "MB"}}
         answer = client.call(f"{client.HOUR}/dewiki_namespace_0")
         assert (answer.status_code, answer.json()["status"]) == (404, 404)
-        # another form of the hour is just not there
         for hour in ("2025-3-09/05", "2025-03-09/5", "2025-03-09/24", "2025-02-30/05", "yesterday/05", "2025-03-09/ 5"):
             answer = client.call(f"/v2/batches/{hour}")
             assert answer.status_code == 404
@@ -76,12 +75,10 @@ class TestDownloads:
         assert location.startswith(client.sandbox.object_url + "/")
         assert "X-Amz-Expires=60" in location
         assert f"sub={client.sandbox.accounts.user('sandbox').subject}" in location
-        # requests follows it without the token
         fetched = client.call(client.DOWNLOAD, allow_redirects=True)
         assert [seen.status for seen in client.sandbox.requests] == [307, 307, 200]
         assert hashlib.md5(fetched.content).hexdigest() == client.archive.version
         assert parsedate_to_datetime(fetched.headers["Last-Modified"]).hour == 6
-
         # the object store takes no token, and what is not there is redirected all the same
         answer = client.fetch(location, Authorization=f"Bearer {client.token}")
         assert (answer.status_code, code(answer)) == (400, "InvalidArgument")

@@ -104,7 +104,6 @@ def test_answers_are_as_described(api, real, path, method, times):
         nonlocal asked
         # the service's decoder takes 10.0 for no whole number, which no schema can say
         assume(not (isinstance(case.body, dict) and isinstance(case.body.get("limit"), float)))
-        # a path of its own, with other answers
         assume("wikidata" not in (case.path_parameters or {}).values())
         asked += 1
         how = {"headers": {"Authorization": f"Bearer {real.token}"}, "allow_redirects": False}

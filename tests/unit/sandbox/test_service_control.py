@@ -82,7 +82,6 @@ def test_so_many_are_admitted_at_once_and_then_each_second_and_what_was_refused_
         assert not rate.admit("ada")
     clock.now = 0.5
     assert [rate.admit("ada") for _ in range(2)] == [True, False]
-    # who waited long may burst, and no more
     clock.now = 1000
     assert [rate.admit("ada") for _ in range(5)] == [True, True, True, False, False]
     # users do not share their rate, and a new limit begins anew
@@ -301,7 +300,6 @@ class TestOptions:
         assert client.sandbox.accounts.admissions.all() == {"10.0.0.0/8": ["group_1"]}
 
     def test_the_environment_names_an_account_whose_password_is_shown_nowhere(self, client):
-        # half an account is none
         for environ in ({"WME_USERNAME": "ada"}, {"WME_PASSWORD": "Secret-Word-1"}, {"WME_USERNAME": " "}):
             assert self.provide(client, **environ) == []
         assert client.sandbox.accounts.usernames() == ["sandbox"]

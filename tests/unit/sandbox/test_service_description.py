@@ -231,7 +231,6 @@ def test_real_records_have_the_shape_that_is_described(description, shape, patte
     paths = sorted(REAL.glob(pattern))
     assert paths
     for record in [record for path in paths for record in records(path)]:
-        # an article that could not be structured comes back as an article
         schema = {"$ref": f"#/components/schemas/{'article' if 'article_body' in record else shape}"}
         jsonschema.Draft202012Validator({**schema, "components": components}).validate(record)
         assert undescribed(record, schema, components) <= FORMER

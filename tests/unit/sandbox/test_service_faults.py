@@ -15,13 +15,11 @@ from tests.unit.sandbox.conftest import lines_of, members_of
 class TestAnswers:
     def test_a_status_hits_as_often_as_it_should_on_a_method_and_a_path(self, client):
         fault = client.sandbox.faults.add(path="/v2/proj*", kind="status", status=500, count=2)
-        # a slash at the end makes no other path
         answers = [client.call(path) for path in ("/v2/projects", "/v2/projects/", "/v2/projects/")]
         assert [answer.status_code for answer in answers] == [500, 500, 200]
         assert answers[0].text == '{"status":500,"message":"Internal Server Error"}\n'
         assert (fault.hits, fault.remaining) == (2, 0)
         assert [seen.status for seen in client.sandbox.requests] == [500, 500, 200]
-
         wrong = {"status": 401, "message": "token is expired"}
         client.sandbox.faults.add(path="/v2/codes", method="post", kind="status", count=None, **wrong)
         assert client.call("/v2/codes").status_code == 200
@@ -40,7 +38,6 @@ class TestAnswers:
         client.sandbox.faults.add(kind="status", status=503, html=False, retry_after="soon")
         answer = client.call("/v2/codes")
         assert (answer.json()["status"], answer.headers["Retry-After"]) == (503, "soon")
-
         client.sandbox.faults.add(path="/v2/codes", kind="html")
         answer = client.call("/v2/codes")
         assert answer.status_code == 200
@@ -128,7 +125,6 @@ class TestDamage:
         assert hashlib.md5(damaged).hexdigest() != client.archive.version
         again = client.fetch(client.signed(client.DOWNLOAD)).content
         assert hashlib.md5(again).hexdigest() == client.archive.version
-
         damaged = self.fetched(client, kind="line_malformed", listed=True)
         for _ in range(2):
             record = next(r for r in client.call(client.HOUR).json() if r["identifier"] == "enwiki_namespace_0")
@@ -150,7 +146,6 @@ class TestDamage:
         found = lines_of(self.fetched(client, kind="line_malformed", line=7, replace=True))
         assert (len(found), found[8:]) == (len(wanted), wanted[8:])
         assert found[7] != wanted[7]
-        # beyond the last line means the last
         found = lines_of(self.fetched(client, kind="line_malformed", line=10**9))
         assert len(found) == len(wanted) + 1
         huge, *rest = lines_of(self.fetched(client, kind="line_huge", size=1_000_000))
@@ -198,7 +193,6 @@ class TestDeclarations:
         assert [fault["kind"] for fault in made] == ["status", "cut"]
         assert client.call("/v2/codes").status_code == 503
         assert client.call("/sandbox/faults").json()[0]["hits"] == 1
-        # controls have no faults and are not logged
         client.sandbox.faults.add(path="*", kind="status", status=500, count=None)
         assert client.call("/sandbox/identity").status_code == 200
         assert [seen.path for seen in client.sandbox.requests] == ["/v2/codes"]

@@ -39,7 +39,6 @@ def test_open_routes(client):
     assert client.call("/v2/projects", "OPTIONS").status_code == 404
     assert [client.call(path).status_code for path in ("/v1/status", "/v2/status", "/healthz")] == [200] * 3
     assert client.call("/v2/status").content == b""
-    # unknown paths and methods are not there, with or without a token
     for method, path in (
         ("GET", "/v2/nothing"), ("GET", "/"), ("PUT", "/v2/projects"), ("HEAD", "/v2/projects"), ("GET", "/v1/login"),
         ("GET", "/v2/projects/ENWIKI/x"), ("POST", "/docs"),
@@ -65,7 +64,6 @@ class TestForms:
         none = {"filters": [{"field": "code", "value": "x"}]}
         empty = client.call("/v2/projects", "POST", json=none, headers={"Accept": "application/x-ndjson"})
         assert (empty.status_code, empty.text) == (200, "")
-        # anything else comes without brackets and without a type
         answer = client.call("/v2/projects", headers={"Accept": "text/html"})
         assert answer.headers["Content-Type"] == ""
         assert answer.text.startswith('{"name":"Википеди"')
@@ -116,7 +114,6 @@ class TestPost:
         for body in ("", "null", '{"fields":null,"filters":null,"limit":null}'):
             answer = client.call("/v2/codes", "POST", data=body, headers={"Content-Type": "application/json"})
             assert len(answer.json()[0]) == 3
-
         # JSON sent as a form is silently ignored
         answer = client.call("/v2/projects", "POST", data='{"fields":["name"]}')
         assert len(answer.json()[0]) == 5

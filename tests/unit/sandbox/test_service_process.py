@@ -80,17 +80,14 @@ def test_attach_starts_joins_and_replaces(state):
     assert login(first).status_code == 200
     assert first.password not in repr(first)
     assert attach(small(state)) == first
-
     with pytest.raises(SandboxConflictError, match=f"as {first.identity}, not as sandbox-2-"):
         attach(small(state, seed=2))
-
     os.kill(first.pid, signal.SIGKILL)
     wait_until(lambda: not is_alive(first.pid))
     second = attach(small(state), idle_seconds=2.0)
     assert second.pid != first.pid
     assert (second.username, second.password) == (first.username, first.password)
     assert login(second).status_code == 200
-
     wait_until(lambda: not is_alive(second.pid))
     assert find(state) is None
     log = (state / "sandbox.log").read_text()

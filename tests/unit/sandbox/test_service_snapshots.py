@@ -220,7 +220,6 @@ class TestSchedule:
         assert client.call(f"{CHUNKS}/0").json() in client.call(CHUNKS).json()
         client.sandbox.accounts.set_groups("sandbox", ["group_2"])
         assert client.call(ONE).json() == paid
-
         client.sandbox.accounts.set_groups("sandbox", ["group_1"])
         _, ended = client.sandbox.world.snapshot_times("enwiki_namespace_0", datetime(2025, 4, 1, tzinfo=UTC))
         for waited, renewed in ((29, "2025-03-01"), (30, "2025-04-01")):
@@ -243,7 +242,6 @@ class TestOutOfTurn:
         assert again["date_modified"].rstrip("Z") > after["date_modified"].rstrip("Z")
         client.sandbox.exports.clear()
         assert client.call(ONE).json() == before
-        # only what someone sees or just saw is kept
         for _ in range(2):
             client.sandbox.exports.export("enwiki_namespace_0")
             client.call(ONE)
@@ -327,7 +325,6 @@ def test_the_newest_hours_follow_the_snapshots_of_a_sandbox_that_was_just_made(t
         for identifier in exports.identifiers():
             turn = exports.turn(identifier, free=False)
             assert newest - timedelta(hours=2) + timedelta(minutes=15) <= turn.started < turn.ended <= now
-        # a later start keeps to it
         assert snapshot_hour(state, now + timedelta(hours=5)) == chosen
 
 

@@ -156,7 +156,6 @@ class TestForms:
             assert (event, data[:6]) == (b"event: message", b"data: ")
             assert json.loads(data[6:])["event"]["offset"]
             assert not {*b"<>&"} & {*data}
-
         for accept, content_type, begins in (
             ("*/*", "text/event-stream; charset=utf-8", b"event: message\ndata: {"),
             ("text/*;q=0.5", "text/event-stream; charset=utf-8", b"event: message\ndata: {"),
@@ -257,7 +256,6 @@ def test_groups_and_tokens_open_a_stream_which_outlives_its_token(streams):
         for _ in range(200):
             next(lines)
     streams.login()
-    # the hosts have paths of their own
     assert streams.call("/v2/articles").status_code == 404
     assert requests.get(f"{streams.sandbox.realtime_url}/v2/codes", timeout=120).status_code == 404
 

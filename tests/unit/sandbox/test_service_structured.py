@@ -140,7 +140,6 @@ def test_a_lookup_brings_a_page_in_parts_without_its_event_or_as_an_article_if_i
     assert (record["name"], record["sections"][0]["name"]) == (pages[0]["name"], "Abstract")
     (record,) = look(client, pages[1], fields=["sections"]).json()
     assert record["article_body"]["html"]
-    # filters see the whole article
     for field, value, status in (("namespace.identifier", 0, 200), ("event.type", "delete", 404)):
         assert look(client, pages[0], filters=[{"field": field, "value": value}]).status_code == status
     for fields, found in (

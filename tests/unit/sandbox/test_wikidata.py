@@ -11,7 +11,7 @@ from resources.sandbox import Settings
 from resources.sandbox.store.archived_world import ArchivedWorld
 from resources.sandbox.world.entities import SPECIAL_ITEMS, Numbers
 from tests.entity_truth import truth
-from tests.unit.sandbox.conftest import lines_of, small_sandbox
+from tests.unit.sandbox.conftest import records_of, small_sandbox
 
 HOUR = timedelta(hours=1)
 START = datetime(2026, 11, 19, 22, tzinfo=UTC)
@@ -26,10 +26,6 @@ def world_of(state, **options):
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     return world_of(tmp_path_factory.mktemp("entities"))
-
-
-def records_of(file):
-    return map(json.loads, lines_of(file.path))
 
 
 def test_hours_folded_by_the_newest_event_of_each_entity_are_the_truth(world):
@@ -101,7 +97,6 @@ def test_snapshots_and_hours_are_listed_beside_those_of_articles_and_exports_and
         content = client.fetch(client.signed(download)).content
         assert hashlib.md5(content).hexdigest() == record["version"]
         assert client.call(download, "HEAD").headers["Content-Length"] == str(len(content))
-
     path = f"/v2/snapshots/wikidata/{WIKI}_namespace_120"
     before = client.call(path).json()["version"]
     client.call("/sandbox/snapshots", "POST", json={"identifier": f"{WIKI}_namespace_120"})

@@ -17,7 +17,7 @@ from resources.sandbox.store import archives
 from resources.sandbox.store.archived_world import ArchivedWorld
 from resources.sandbox.store.archives import BatchStore, Message, in_reading_order, partition, with_repetitions
 from resources.sandbox.world.wire import Chance
-from tests.unit.sandbox.conftest import FILE_KEYS, lines_of, members_of, wait_until
+from tests.unit.sandbox.conftest import FILE_KEYS, members_of, records_of, wait_until
 
 HOUR = timedelta(hours=1)
 START = datetime(2026, 11, 19, 23, tzinfo=UTC)
@@ -31,10 +31,6 @@ def settings_in(state, **options):
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     return ArchivedWorld(settings_in(tmp_path_factory.mktemp("world")), member_bytes=200_000)
-
-
-def records_of(batch):
-    return [*map(json.loads, lines_of(batch.path))]
 
 
 def published(record):
@@ -99,7 +95,6 @@ def test_files_overlap_until_their_own_export(world, tmp_path):
     late = {record["event"]["identifier"] for record in first if published(record) >= START + HOUR}
     assert late <= {record["event"]["identifier"] for record in second}
     assert len(late) > 5
-
     apart = ArchivedWorld(settings_in(tmp_path, overlap=False))
     assert apart.export_started_at("frwiki", START) == START + HOUR
     alone = records_of(apart.batches(START)[0])
@@ -135,7 +130,6 @@ def test_reading_order_loses_nothing_depends_on_the_chance_and_repeats_few():
     assert one == again != two
     assert list(in_reading_order([], Chance("one"))) == []
     assert {partition(m.key) for m in messages} <= set(range(50))
-    # fewer than one in a hundred lines are repeated
     for count in (1, 120, 121, 122, 150, 281, 3000):
         lines = [b"%d" % n * (n % 50 + 1) for n in range(count)]
         found = Counter(with_repetitions(lines))
@@ -212,7 +206,6 @@ def test_threads_wait_for_one_maker_and_what_another_process_finished_first_is_t
     (archive,) = BatchStore(tmp_path).archives("x", START, make)
     assert members_of(archive.path)[0][1] == b"{}\n"
     assert not list(tmp_path.rglob("*.part"))
-    # archives of another form make way
     (new,) = BatchStore(tmp_path, "new").archives("x", START, contents)
     assert new.path.exists()
     assert not archive.path.exists()
@@ -224,7 +217,6 @@ def test_hours_are_made_once_removed_past_retention_and_made_again_on_demand(tmp
     place, content = old.path, old.path.read_bytes()
     stamp = place.stat().st_mtime_ns
     world.batches(START + 48 * HOUR)
-    # what lies there is not made again
     assert ArchivedWorld(world._settings).batches(START)[0] == old
     assert place.stat().st_mtime_ns == stamp
     world.batches(START + 62 * HOUR)

@@ -169,7 +169,6 @@ def test_restores_redirects_and_recreations_carry_the_revisions_and_numbers_they
         elif event.kind is Kind.DELETION:
             gone[event.title] = page
         elif event.kind is Kind.RECREATION and event.title in gone:
-            # it takes the title under a new id
             assert page > gone[event.title]
             assert event.state.revision.parent is None
             seen[event.kind] += 1
@@ -185,7 +184,6 @@ def test_restores_redirects_and_recreations_carry_the_revisions_and_numbers_they
         last[page] = revision
     wanted = (Kind.RESTORE, Kind.PARTIAL_RESTORE, Kind.INTO_REDIRECT, Kind.OUT_OF_REDIRECT, Kind.RECREATION)
     assert min(seen[kind] for kind in wanted) >= 5
-    # a change of visibility hides exactly something
     assert hidden == {"text", "editor", "comment"}
 
 
@@ -255,7 +253,6 @@ def test_every_revision_has_a_text_of_its_own_and_tells_of_the_one_before_and_pa
     assert len(set(texts.values())) == len(texts)
     assert 1_800 < sum(sizes) / len(sizes) < 4_500
     assert max(sizes) > 3 * min(sizes)
-    # editors are people, bots and addresses
     anonymous = [editor for editor in editors if editor.get("is_anonymous")]
     assert anonymous
     assert all("identifier" not in editor and editor["groups"] == ["*"] for editor in anonymous)

@@ -86,11 +86,9 @@ class TestContent:
             assert {"partition", "offset"}.isdisjoint(record["event"])
             assert record["namespace"] == {"identifier": 0}
             assert record["article_body"]["html"]
-
         with pytest.raises(ValueError, match="no snapshot 'dewiki_namespace_0'; the snapshots are frwiki_namespace_0"):
             world.snapshot("dewiki_namespace_0", START)
         events = [entry.event for entry in world.snapshot_entries(ARTICLES, START)]
-        # there is no order
         for key in (lambda e: e.published, lambda e: e.title, lambda e: e.state.identifier):
             falls = sum(key(one) > key(other) for one, other in pairwise(events))
             assert 0.2 * len(events) < falls < 0.8 * len(events)

@@ -4,7 +4,6 @@ The files are folded here by the published rule, naively: an `update` is live wh
 and no `update` of its page id is newer. The truth is read from the page table.
 """
 
-import json
 import random
 from datetime import UTC, datetime, timedelta
 from itertools import product
@@ -13,7 +12,7 @@ import pytest
 
 from resources.sandbox.settings import Settings
 from resources.sandbox.store.archived_world import ArchivedWorld
-from tests.unit.sandbox.conftest import lines_of
+from tests.unit.sandbox.conftest import records_of
 
 HOUR = timedelta(hours=1)
 START = datetime(2026, 11, 19, 22, tzinfo=UTC)
@@ -21,10 +20,6 @@ START = datetime(2026, 11, 19, 22, tzinfo=UTC)
 
 def small(state, **options):
     return Settings(**{"state": state, "projects": ("frwiki",), "changes_per_hour": 60, "body_bytes": 300, **options})
-
-
-def records_of(file):
-    return map(json.loads, lines_of(file.path))
 
 
 def age(record):

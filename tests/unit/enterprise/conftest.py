@@ -8,7 +8,7 @@ from resources.enterprise import EnterpriseClient, RetryPolicy, models
 from tests.unit.enterprise.fake_service import FakeService
 
 HOUR = dt.datetime(2026, 11, 1, 5, tzinfo=dt.UTC)
-QUICK = RetryPolicy(retries=3, first_wait=0.001, longest_wait=0.01, connect_timeout=60, read_timeout=60)
+QUICK = RetryPolicy(retries=3, first_wait=0.001, longest_wait=0.01, connect_timeout=55, read_timeout=60)
 
 
 class Clock:

@@ -10,6 +10,7 @@ from unittest.mock import Mock, create_autospec
 import pytest
 import requests
 from filelock import FileLock
+from requests.adapters import HTTPAdapter
 
 from resources.enterprise import Service, errors
 from resources.enterprise.account import token_store
@@ -95,7 +96,10 @@ def test_the_token_is_refreshed_with_margin_and_not_before(make_client, client, 
 @pytest.mark.parametrize(
     ("end", "asked"), [("used up by others", 1), ("expired", 0), ("revoked", 1), ("used up", 1), ("forbidden", 1)]
 )
-def test_a_refresh_token_that_has_ended_leads_to_a_login_without_back_off(client, fake, clock, tmp_path, end, asked):
+def test_a_refresh_token_that_has_ended_leads_to_a_login_without_back_off(
+    client, fake, clock, tmp_path, caplog, end, asked
+):
+    caplog.set_level("INFO")
     fake.uses_allowed = 0 if end == "used up by others" else 90
     client.account.login()
     if end == "used up":  # the ninety-first refresh is a login without asking
@@ -109,13 +113,20 @@ def test_a_refresh_token_that_has_ended_leads_to_a_login_without_back_off(client
     fake.script("/v1/token-refresh", *[error_reply(403, "Forbidden")] * (end == "forbidden"))
     client.lists.reference("codes")
     assert (logins(fake), refreshes(fake)) == (2, asked)
+    for why, ends in (
+        ("was used 90 times", "used up by others"),
+        ("has expired or was revoked", "revoked or forbidden"),
+    ):
+        told = f"Logging in again: Could not refresh the token of mirror: the refresh token {why}. "
+        assert (told in caplog.text) is (end in ends.split(" or "))
     assert (client.account.status().refreshes_used, client.account.status().refreshes_left) == (0, 90)
 
 
-def test_while_the_old_token_is_valid_a_refresh_that_fails_harms_nobody(client, fake, clock):
+def test_while_the_old_token_is_valid_a_refresh_that_fails_harms_nobody(client, fake, clock, caplog):
     client.lists.reference("codes")
     clock.advance(hours=23, minutes=55)
-    fake.script("/v1/token-refresh", *[html_reply(503)] * 100)
+    fake.script("/v1/token-refresh", *[html_reply(503)] * 4, error_reply(401, "Unauthorized."))
+    fake.script("/v1/login", *[error_reply(429, "Too Many Requests")] * 4)
     client.lists.reference("codes")
     asked = refreshes(fake)
     client.lists.reference("codes")
@@ -123,7 +134,11 @@ def test_while_the_old_token_is_valid_a_refresh_that_fails_harms_nobody(client, 
     clock.advance(minutes=2)
     client.lists.reference("codes")
     assert refreshes(fake) > asked
+    told = "The token could not be refreshed. The old token is still valid and remains in use: Could not"
+    for message, doing in zip(caplog.messages, ("refresh the token of", "log in as"), strict=True):
+        assert message.startswith(f"{told} {doing} mirror: the ")
     clock.advance(minutes=10)
+    fake.script("/v1/token-refresh", *[html_reply(503)] * 4)
     with pytest.raises(errors.ServiceUnavailable):
         client.lists.reference("codes")
 
@@ -141,12 +156,11 @@ def test_clients_that_share_a_store_log_in_once_and_answer_one_revocation_once(m
 def test_what_is_missing_or_wrong_is_named_with_the_command_or_the_setting(make_client, fake, clock):
     with pytest.raises(errors.TokenSpent, match=r"No token is stored.*wme auth login"):
         make_client(password=None).lists.reference("codes")
-    with pytest.raises(errors.AuthenticationError, match="WME_PASSWORD"):
+    with pytest.raises(errors.AuthenticationError, match=r"configured for mirror\. Nothing was sent\. Set WME_P"):
         make_client(password=None).account.login()
     with pytest.raises(errors.AuthenticationError, match=r"WME_USERNAME.*WME_ANONYMOUS"):
         make_client(username=None, password=None).lists.reference("codes")
     assert fake.api.requests == []
-    # a password can be given to login alone
     for client in (make_client(password="another"), make_client(password=None)):
         assert client.account.login(PASSWORD).logged_in
     assert len(client.lists.reference("codes")) == 1
@@ -156,7 +170,6 @@ def test_what_is_missing_or_wrong_is_named_with_the_command_or_the_setting(make_
     clock.advance(days=91)
     with pytest.raises(errors.TokenSpent, match=r"used up or expired.* no password .*wme auth login"):
         client.lists.reference("codes")
-
     # a wrong password is permanent, and no unknown quota
     with pytest.raises(errors.AuthenticationError, match="log in as"):
         make_client(password="another").account.quotas()
@@ -164,7 +177,7 @@ def test_what_is_missing_or_wrong_is_named_with_the_command_or_the_setting(make_
     with pytest.raises(errors.AuthenticationError, match=r"Incorrect username or password.*WME_PASSWORD"):
         client.lists.reference("codes")
     assert logins(fake) == before + 1
-    with pytest.raises(errors.AuthenticationError, match="User not found"):
+    with pytest.raises(errors.AuthenticationError, match=r"for nobody.*User not found\).* Check the spelling"):
         make_client(username="nobody").account.forgot_password()
 
 
@@ -178,29 +191,27 @@ def test_an_anonymous_client_sends_no_token_and_says_so_when_refused(make_client
         with pytest.raises(errors.AuthenticationError, match="WME_ANONYMOUS"):
             client.lists.reference("codes")
     assert client.account.quotas() == {}
-    # nor can it ask for its quota
     fake.script("/v2/codes", *[error_reply(429, "Too Many Requests")] * 9)
     with pytest.raises(errors.RateLimited):
         client.lists.reference("codes")
     assert fake.api.seen("/v1/*") == []
 
 
-def test_a_new_password_is_set_where_a_login_asks_for_one(client, fake):
+def test_a_new_password_is_set_where_a_login_asks_for_one(client, fake, clock):
     with pytest.raises(errors.InvalidRequest, match="change-password"):
         client.account.new_password("Another-Pass-2!")
     assert fake.password == PASSWORD
     assert client.account.status().logged_in
-
     fake.revoke()
     fake.challenge = "NEW_PASSWORD_REQUIRED"
+    fake.script("/v1/new-password-required", error_reply(401, "Unauthorized."))
+    with pytest.raises(errors.AuthenticationError, match=r"8 characters.*\. Run `wme auth new-password` again\.$"):
+        client.account.new_password("short")
+    told = "; 90 of its 90 uses are left. The service requires a new password: run `wme auth new-password`."
+    assert client.account.status().sentence(clock.now).endswith(told)
     with pytest.raises(errors.NewPasswordRequired, match="wme auth new-password"):
         client.lists.reference("codes")
     assert client.redactor.clean("SESSIONSECRET-0001") == "[hidden]"
-    status = client.account.status()
-    assert (status.logged_in, status.new_password_required) == (True, True)
-    fake.script("/v1/new-password-required", error_reply(401, "Unauthorized."))
-    with pytest.raises(errors.AuthenticationError, match="8 characters"):
-        client.account.new_password("short")
     assert [weakness(password) for password in ("Short-7", "Enough-8")] == ["8 characters", None]
     assert weakness("") == "8 characters, an uppercase letter, a lowercase letter, a digit, a symbol"
     assert weakness("aaaa----") == "an uppercase letter, a digit"
@@ -212,7 +223,6 @@ def test_a_new_password_is_set_where_a_login_asks_for_one(client, fake):
     fake.revoke()
     assert len(client.lists.reference("codes")) == 1
     assert fake.password == "Another-Pass-2!"
-    # a forgotten one is set with a code, and this client logs in with it
     client.account.confirm_password("424242", "Third-Pass-3!")
     fake.revoke()
     assert len(client.lists.reference("codes")) == 1
@@ -220,12 +230,17 @@ def test_a_new_password_is_set_where_a_login_asks_for_one(client, fake):
 
 def test_a_password_is_changed_with_token_in_body_and_header(make_client, fake):
     client = make_client(password=None)
+    with pytest.raises(errors.AuthenticationError, match="log in as mirror"):
+        client.account.change_password("Wrong-Password-7", "Another-Pass-2!")
+    with pytest.raises(errors.AuthenticationError, match="No password is configured"):  # not even the wrong one
+        client.account.login()
     client.account.change_password(PASSWORD, "Another-Pass-2!")
     request = fake.api.seen("/v1/change-password")[0]
     assert request.headers["authorization"] == f"Bearer {request.json['access_token']}"
     assert fake.password == "Another-Pass-2!"
-    with pytest.raises(errors.AuthenticationError, match="previous password"):
-        client.account.change_password(PASSWORD, "Third-Pass-3!")
+    for proposed, advice in (("Third-Pass-3!", "Check the previous"), ("weak", "The new password does not contain 8 ")):
+        with pytest.raises(errors.AuthenticationError, match=rf"password\)\. Nothing was changed\. {advice}"):
+            client.account.change_password(PASSWORD, proposed)
     fake.revoke()
     assert client.account.refresh().logged_in
     fake.password = "Another-Pass-2!"
@@ -247,7 +262,6 @@ def test_revoke_ends_the_token_at_the_service_and_here(client, fake, tmp_path):
     [request] = fake.api.seen("/v2/codes")  # no second one, which would be an answer to a 401
     assert request.headers["authorization"] == f"Bearer {client.account.access_token()}"
     assert logins(fake) == 2
-
     # what had ended already is forgotten, and a revocation that does not arrive forgets nothing
     client.account.login()
     fake.revoke()
@@ -279,7 +293,7 @@ def test_a_store_that_cannot_be_used_or_is_locked_is_said_and_a_full_disk_keeps_
     make_client, client, monkeypatch, tmp_path
 ):
     (tmp_path / "file").write_text("")
-    with pytest.raises(errors.StateError, match="cannot be"):
+    with pytest.raises(errors.StateError, match=r"(Not a directory).*Make the user who runs this command the owner"):
         make_client(state=tmp_path / "file" / "state").account.login()
     client.account.login()
     path = tmp_path / "state" / "tokens.json"
@@ -291,7 +305,7 @@ def test_a_store_that_cannot_be_used_or_is_locked_is_said_and_a_full_disk_keeps_
     assert path.read_bytes() == before
     assert sorted(p.name for p in path.parent.iterdir()) == ["tokens.json", "tokens.json.lock"]
     monkeypatch.setattr(token_store, "_LOCK_SECONDS", 0.05)
-    with FileLock(f"{path}.lock"), pytest.raises(errors.StateBusy, match="Another process"):
+    with FileLock(f"{path}.lock"), pytest.raises(errors.StateBusy, match=rf"token file {path} for more than 0 s\."):
         client.account.login()
     assert client.account.login().logged_in
     path.unlink()
@@ -319,8 +333,8 @@ def test_a_snapshot_is_fetched_and_a_password_changed_by_an_unknown_account(clie
         assert plan.units_left is None
         client.snapshots.download(plan)
     assert client.account.known_user() is None
-    told = [one for one in caplog.messages if "groups and quotas are unknown" in one]
-    assert len(told) == 1
+    [told] = [one for one in caplog.messages if "groups and quotas are unknown" in one]
+    assert "so no limit is assumed: Could not read the account's quotas: the " in told
     with pytest.raises(errors.EnterpriseError):
         client.account.user()
     client.account.change_password(PASSWORD, "AnotherPhrase-Kept-Secret-2!")
@@ -338,6 +352,10 @@ def test_the_token_is_in_the_header_and_in_the_body(client, fake):
     assert client.account.user().username == "by body"  # with another token, in the body too
     for request in fake.api.seen(GET_USER):
         assert request.headers["authorization"] == f"Bearer {request.json['access_token']}"
+    fake.api.close()
+    client.close()
+    with pytest.raises(errors.UnreachableError):  # which is no unknown limit
+        client.account.quotas()
 
 
 def test_the_real_hosts_are_the_default():
@@ -367,12 +385,14 @@ def test_a_token_is_never_sent_to_a_host_that_is_not_the_services(client, fake):
 
 
 def test_the_operator_is_named_and_clients_close_and_open_again(make_client, fake, monkeypatch):
-    close = create_autospec(requests.Session.close, side_effect=requests.Session.close)
+    close, send = (create_autospec(one, side_effect=one) for one in (requests.Session.close, HTTPAdapter.send))
     monkeypatch.setattr(requests.Session, "close", close)
+    monkeypatch.setattr(HTTPAdapter, "send", send)
     with make_client(contact="Zoë\r\nX: y <ops@example.org>") as client:
         client.lists.reference("codes")
     assert close.call_count == 1
     assert len(client.lists.reference("codes")) == 1
+    assert {call.kwargs["timeout"] for call in send.call_args_list} == {(55, 60)}
     for request in fake.api.requests:
         assert request.headers["user-agent"].startswith("enterprise-content-mirror/")
         assert "(Zo? X: y <ops@example.org>)" in request.headers["user-agent"]

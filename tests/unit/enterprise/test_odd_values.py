@@ -163,7 +163,7 @@ def test_a_token_file_that_is_damaged_is_ignored_with_a_warning(client, fake, tm
     path = tmp_path / "state" / "tokens.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}) if field else value)
     assert TokenStore(path, fake.url, USERNAME).read() is None
-    assert "is damaged and ignored" in caplog.text
+    assert f"The token file {path} is damaged and ignored. The next login creates a new file." in caplog.messages
     assert not client.account.status().logged_in
     assert client.account.login().logged_in
 
@@ -225,8 +225,8 @@ def test_every_message_is_printable_and_bounded_and_holds_no_query_of_an_address
         assert len(error.message) == errors.LONGEST_MESSAGE
     error = errors.ServiceUnavailable("Could not reach https://store.example.org/a/b?X-Amz-Signature=0f0f&x=1. Yes.")
     assert error.message == "Could not reach https://store.example.org/a/b?[hidden] Yes."
-    fake.script("/v1/login", json_reply({"challenge_name": "\x1b[2JDo this", "session": "s" * 20}))
-    with pytest.raises(errors.UnexpectedAnswer, match=r"challenge \\x1b\[2JDo this"):
+    fake.script("/v1/login", json_reply({"challenge_name": f"\x1b[2JDo this{'!' * 60}", "session": "s" * 20}))
+    with pytest.raises(errors.UnexpectedAnswer, match=r"challenge \\x1b\[2JDo this!{39}, which"):
         client.account.login()
 
 
@@ -285,7 +285,6 @@ def test_a_wrong_clock_is_said_once_and_one_a_little_off_is_not(make_client, fak
         fake.script("/v2/codes", json_reply([], Date=old, Age=age))
         make_client().lists.reference("codes")
     assert caplog.messages == []
-
     skewed(**parts)
     for _ in range(2):
         client = make_client()
@@ -309,7 +308,6 @@ def test_hours_and_their_retention_are_counted_by_the_services_clock(client, fak
     fake.script(LIST, error_reply(404, "NoSuchKey"))
     with pytest.raises(errors.RetentionPassed, match="3 days behind"):
         client.hours.listing(hour)
-
     # the hour under way is not published yet whatever the clock
     clock.advance(minutes=40)
     skewed(minutes=40)
@@ -326,7 +324,6 @@ def test_a_token_got_under_a_clock_that_was_put_right_since_is_not_trusted(clien
     assert client.account.status().access_expires_at <= clock() + dt.timedelta(days=1)
     client.lists.reference("codes")
     assert len(fake.api.seen("/v1/token-refresh")) == 1
-
     # a clock that was put back a little costs nothing
     client.account.login()
     clock.advance(minutes=-4)

@@ -43,7 +43,6 @@ def test_the_hour_is_written_in_utc_and_what_is_none_is_not_sent(client, fake, c
     fake.script(evening, json_reply([]))
     client.hours.listing(HOUR + dt.timedelta(hours=12))
     assert len(fake.api.seen(evening)) == 1
-    # a batch that is not in its hour is not found
     fake.add("enwiki_namespace_0", content)
     assert client.hours.record(HOUR, "enwiki_namespace_0").project_id == "enwiki"
     with pytest.raises(errors.NotFound) as caught:
@@ -98,6 +97,7 @@ def test_every_refusal_is_an_error_of_its_kind_with_a_sentence(client, fake, rep
     with pytest.raises(kind, match=words) as caught:
         client.lists.reference("codes")
     assert type(caught.value) is kind
+    assert reply.status < 400 or caught.value.status == reply.status
     assert re.fullmatch(r"[A-Z].*\.", caught.value.message)
     assert "list the codes" in caught.value.message
     # only what heals by itself is asked again
@@ -135,7 +135,10 @@ def test_no_connection_says_which_host_and_is_one_line_in_the_log(make_client, f
     [line] = caplog.messages
     assert "/v1/login): the connection was refused (127.0.0.1). Retrying up to 3 times." in line
     once, tls = RetryPolicy(retries=0, read_timeout=0.05), fake.url.replace("http:", "https:")
-    hosts = {"https://no-such-host.invalid": r"cannot be resolved \(no-such-host.invalid\)", tls: "TLS"}
+    hosts = {
+        "https://no-such-host.invalid": r"cannot be resolved \(no-such-host.invalid\)",
+        tls: r"\(TLS\).*machine's clock",
+    }
     for url, words in hosts.items():
         with pytest.raises(errors.UnreachableError, match=words):
             make_client(auth_url=url, retry=RetryPolicy(retries=0)).account.login()
@@ -143,6 +146,15 @@ def test_no_connection_says_which_host_and_is_one_line_in_the_log(make_client, f
         client = make_client(auth_url=f"http://127.0.0.1:{silent.getsockname()[1]}", retry=once)
         with pytest.raises(errors.ServiceUnavailable, match="no response in time"):
             client.account.login()
+
+
+def test_a_proxy_of_the_environment_is_used(make_client, fake, monkeypatch):
+    monkeypatch.setenv("http_proxy", fake.url)
+    client = make_client(base_url="http://api.example.org", allow_http=True)
+    assert len(client.lists.reference("codes")) == 1
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    with pytest.raises(errors.UnreachableError, match=r"the proxy refused the connection \(api\.example\.org\)"):
+        client.lists.reference("codes")
 
 
 def test_a_token_that_is_refused_by_a_bare_text_is_renewed(client, fake):
@@ -155,7 +167,6 @@ def test_a_token_that_is_refused_by_a_bare_text_is_renewed(client, fake):
     fake.script("/v2/codes", *[html_reply(401)] * 2)
     with pytest.raises(errors.AuthenticationError, match=r"status 401\."):
         client.lists.reference("codes")
-    # a token that is refused again is an error and no loop
     assert len(fake.api.seen("/v2/codes")) == 6
 
 

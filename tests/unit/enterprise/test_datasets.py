@@ -1,6 +1,7 @@
 """Datasets that exist nowhere else: the client lists and fetches them by their declaration."""
 
 import json
+import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -76,6 +77,9 @@ def test_a_snapshot_whose_files_are_free_costs_nothing(client, fake, tmp_path):
         assert (plan.unit_count, plan.fits_quota, plan.product) == (0, True, None)
         assert "The download costs no quota and fetches 11 B" in plan.sentence
         check_together((plan,))
+    client.snapshots.fetch(plan, plan.files[0])
+    plan = client.snapshots.plan(NAME, tmp_path, plan.options, free)
+    assert plan.cost == "The download costs no quota and fetches 6 B (1 of 2 files already exist)"
 
 
 def test_an_archived_list_is_read_as_it_was_landed(client, fake, hour, tmp_path):
@@ -97,7 +101,9 @@ def test_an_archived_list_is_read_as_it_was_landed(client, fake, hour, tmp_path)
     assert (alone.records, alone.url_path, alone.odd) == (listing.records, "", listing.odd)
     assert abs(alone.fetched_at - datetime.now(UTC)).total_seconds() < 3600
     target.write_bytes(b'{"not": "a list"}')
-    with pytest.raises(errors.IntegrityError, match=r"batches\.json is not a batch listing"):
+    with pytest.raises(
+        errors.IntegrityError, match=r"batches\.json is not a batch listing \(Input should be a valid \w+\)\."
+    ):
         read_listing(target)
     with pytest.raises(FileNotFoundError):
         read_listing(tmp_path / "nothing")
@@ -106,7 +112,14 @@ def test_an_archived_list_is_read_as_it_was_landed(client, fake, hour, tmp_path)
 def test_a_set_is_read_as_it_was_confirmed(client, fake, tmp_path):
     fake.add_snapshot(NAME, b"first", b"second")
     plan = client.snapshots.plan(NAME, tmp_path, FetchOptions(chunks=True))
-    client.snapshots.download(plan)
+    with pytest.raises(
+        errors.StateError, match=rf"{plan.files[0].target.name} is not in {tmp_path}, so {NAME} is incom"
+    ):
+        client.snapshots.confirm(plan)
+    together = threading.Barrier(2, timeout=30)  # breaks unless both are fetched at once
+    fake.script("/objects/*", *[lambda _: together.wait() and None] * 2)
+    client.snapshots.download(plan, workers=2)
+    assert not together.broken
     found = read_set(plan.manifest)
     assert (found.snapshot, found.form) == (plan.snapshot, "chunks")
     assert [(f.name, f.identifier, f.version) for f in found.files] == [
@@ -116,7 +129,10 @@ def test_a_set_is_read_as_it_was_confirmed(client, fake, tmp_path):
     content["files"][0]["name"] = "../elsewhere.tar.gz"
     for damaged in (json.dumps(content), "{", "[]"):
         plan.manifest.write_text(damaged)
-        with pytest.raises(errors.IntegrityError, match="is not a snapshot manifest"):
+        with pytest.raises(
+            errors.IntegrityError,
+            match=r"json is not a snapshot manifest \(The file .*json is damaged \(.*\)\)\. Nothing",
+        ):
             read_set(plan.manifest)
 
 
@@ -138,6 +154,11 @@ def test_chunks_that_changed_under_the_same_snapshot_end_its_set(client, fake, t
         f"{NAME}_chunk_1 has version {new} instead of {old}, and 2 more. 6 complete files (6 B) of this version are "
         f"kept in {tmp_path}. If you start over, the download costs 4 chunk units (no limit is known) and fetches 12 B"
     )
+    fake.snapshots[NAME]["version"] = "f" * 32
+    with pytest.raises(
+        errors.StaleSnapshot, match=f": {NAME} has version ffffffff instead of {plan.snapshot.version[:8]}"
+    ):
+        client.snapshots.confirm(plan)
     fake.script("*/chunks", error_reply(404, "NoSuchKey"))
     plan = client.snapshots.plan(NAME, tmp_path, dataset=dataset)
     assert (plan.form, "chunk list differ" in plan.reason) == ("whole", True)

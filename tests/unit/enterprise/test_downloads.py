@@ -6,6 +6,7 @@ import random
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 
@@ -33,6 +34,7 @@ def names(target):
 
 def only_landed(path):
     assert names(path) == [path.name, path.name + ".json"]
+    assert not [one for one in Path("/proc/self/fd").iterdir() if ".part" in str(one.resolve())]
 
 
 def resolves(fake):
@@ -60,7 +62,6 @@ def test_a_small_file_is_one_request_to_the_service_and_one_to_the_store(
     sidecar = Sidecar.read(target)
     assert sidecar == Sidecar(NAME, batch.version, len(content), PATH + "/download", clock.now)
     assert "Signature" not in Sidecar.path(target).read_text()
-    # the token goes to the service alone
     assert all("authorization" not in r.headers for r in fake.store.requests)
     assert fake.store.requests[0].headers["accept-encoding"] == "identity"
     assert fake.api.seen(PATH + "/download")[0].headers["authorization"].startswith("Bearer eyJACCESS")
@@ -112,7 +113,7 @@ TAIL = Reply(206, CONTENT[1000:3000], {"Content-Range": "bytes 1000-2999/400000"
         (odd(cuts=(70_000,), chunked=True), ["bytes=70000-"], (1, 1)),
         (odd(cuts=(70_000,), ranges=False), ["bytes=70000-"], (1, 1)),
         (odd(TAIL), ["bytes=1000-", "bytes=3000-"], (1, 1)),
-        (odd(cuts=(5000,), then=lambda fake: fake.expire_signatures()), ["bytes=5000-"] * 2, (2, 2)),
+        (odd(cuts=(5000,), then=FakeService.expire_signatures), ["bytes=5000-"] * 2, (2, 2)),
         *((odd(*[one] * 2, cuts=()), [None] * 2, (1, 1)) for one in HEALING),
         (odd(Reply(200, CONTENT, {"ETag": '"a"'}, chunked=True), cuts=()), [], (1, 1)),  # ends with its last chunk
         (odd(Reply(200, CONTENT, {"Content-Length": "500000"}, cut=400_000), cuts=()), ["bytes=400000-", None], (2, 2)),
@@ -210,7 +211,6 @@ def test_an_object_that_is_not_there_is_not_found(client, fake, batch, target, h
     with pytest.raises(errors.RetentionPassed, match="two days"):
         client.hours.download(hour, batch, target)
     assert names(target) == []
-
     # nor is its record, when it is read again after wrong bytes
     fake.records.clear()
     fake.script("/objects/*", Reply(200, b"wrong"))
@@ -249,12 +249,12 @@ ODD_REDIRECTS = [
     [
         (lambda fake: fake.store.close(), errors.UnreachableError, r"4 times in a row.*refused \(127.0.0.1\)", (1, 0)),
         (wrong(CONTENT), errors.IntegrityError, "Two downloads of", (2, 2)),
-        (wrong(b""), errors.IntegrityError, "Two downloads of", (2, 2)),
+        (wrong(b""), errors.IntegrityError, rf"downloads of {NAME} did not .* record \({'0' * 32}\)", (2, 2)),
         (scripted("/objects/*", Reply(400), Reply(401)), errors.ServiceUnavailable, r"rejected .* \(401\)", (2, 2)),
         (scripted("/objects/*", *[REFUSED] * 4), errors.ServiceUnavailable, "rejected two new signed URLs", (2, 2)),
         (odd(cuts=[5000] * 10, then=FakeService.expire_signatures), errors.ServiceUnavailable, "than 2 signed", (2, 4)),
         (odd(cuts=[1000] * 20, ranges=False), errors.ServiceUnavailable, "failed", (1, 4)),
-        (scripted("/objects/*", *[Reply(503)] * 9), errors.ServiceUnavailable, "responded with status 503", (1, 4)),
+        (scripted("/objects/*", *[Reply(503)] * 9), errors.ServiceUnavailable, r" error: .* status 503\.$", (1, 4)),
         *((scripted("*/download", one), errors.UnexpectedAnswer, words, (1, 0)) for words, one in ODD_REDIRECTS),
     ],
 )

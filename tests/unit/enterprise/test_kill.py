@@ -5,11 +5,12 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
-from resources.enterprise import Sidecar, models
+from resources.enterprise import FetchOptions, Sidecar, models
 from tests.unit.enterprise.fake_service import PASSWORD, USERNAME
 from tests.unit.test_files import done
 
@@ -112,8 +113,10 @@ def test_tokens_and_the_manifest_of_a_snapshot_are_safe(client, named, fake, clo
     assert named() == ["tokens.json"]
     assert client.account.status().access_expires_at == clock() + dt.timedelta(days=1)
     fake.add_snapshot("frwiki_namespace_0", b"a" * 1000, b"b" * 1000)
-    plan = client.snapshots.plan("frwiki_namespace_0", tmp_path / "snapshots")
-    client.snapshots.download(plan, workers=1)
+    plan = client.snapshots.plan("frwiki_namespace_0", tmp_path / "snapshots", FetchOptions(chunks=True))
+    workers = set()
+    client.snapshots.download(plan, workers=1, progress=lambda _: workers.add(threading.current_thread()))
+    assert len(workers) == 1
     names = named()
     assert names[-1] == plan.manifest.name
     for piece in plan.files:

@@ -25,7 +25,6 @@ def inside():
 @pytest.fixture
 def names(monkeypatch):
     """What a name server says of a host, look by look; and `127.0.0.1` counts as public, all else as what it is."""
-    # another address when the connection is made
     known = {"meta.example.org": ["127.0.0.2"], "both.example.org": [PUBLIC, "127.0.0.2"], "127.0.0.2.": ["127.0.0.2"]}
     look_up, network_of = socket.getaddrinfo, bounds.network_of
 

@@ -266,6 +266,12 @@ class TestAnswersAndRefusals:
         connection._pause(300)
         # and not open and silent, by which it would count as one that works
         assert (seen, connection.is_failing(later)) == ([True], False)
+        # nor does one that waits for its turn count as silent, and it ends with the stream
+        monkeypatch.setattr("resources.enterprise.stream_connection._LOOK_SECONDS", 0.001)
+        connection.heard_at = 0.0
+        connection.stop()
+        with connection._inbox.long:
+            assert (connection._wait_for_turn(), connection.heard_at > 0.0) == (False, True)
 
     def test_waits_grow_until_data_comes_and_silence_counts_anew(self, monkeypatch, caplog):
         busy, seen = ServiceUnavailable("Busy (503). Later."), []
@@ -317,6 +323,13 @@ class TestAnswersAndRefusals:
         with pytest.raises(ServiceUnavailable, match=r"for 1,000 s\. Last error: One\.") as raised:
             stream.take(0)
         assert (raised.value.status, stream._inbox._room, one.records._longest) == (503, 5, 7)
+        two.heard_at -= 61  # open and silent, and nobody else receives data
+        assert (stream.take(0), two._silence) == ([], 60)
+        stream.read_again({3: NOW})
+        asked = [(one._by_moment, one._deadline._is_cancelled) for one in stream.connections]
+        assert asked == [(True, True), (False, False)]
+        begin = stream.positions.body((0,), by_moment=True)["since_per_partition"]
+        assert (begin["3"], begin["4"]) == ("2025-03-09T07:30:00.000Z", "2026-11-01T05:10:00.000Z")
         looks: list[int] = []
         monkeypatch.setattr("resources.enterprise.stream._LOOK_SECONDS", 0.001)
         monkeypatch.setattr(stream, "_look", lambda: looks.append(1))
@@ -334,7 +347,10 @@ class TestAnswersAndRefusals:
         assert "offsets" not in later
         assert later["since_per_partition"]["3"] == "2025-03-09T08:30:00.000Z"
 
-    def test_lines_that_are_no_events_are_left_out_and_places_that_come_anew_are_not(self, fake, client, caplog):
+    def test_lines_that_are_no_events_are_left_out_and_places_that_come_anew_are_not(
+        self, fake, client, caplog, monkeypatch
+    ):
+        monkeypatch.setattr("resources.enterprise.stream._RECENT", 3)
         bad = [
             *(b"{", b"[]", b"17", b"\xff", b"{}", b'{"event": null}', b'{"event": []}', b"[" * 100_000),
             *(json.dumps(event(partition, 1)).encode() for partition in (50, -1, "3", 1.0, True, None)),
@@ -342,12 +358,13 @@ class TestAnswersAndRefusals:
         ]
         good = [event(3, 7), event(3, 8), event(3, 7), event(3, 0), event(3, 1)]
         good[2]["event"]["identifier"] = "anew"
-        body = b"\n".join([*bad, lines(*good[:2]), lines(*good)])
+        body = b"\n".join([*bad, lines(*good[:2]), lines(*good, good[4], good[0])])
         fake.script(STREAM, Reply(body=body, chunked=True))
         with client.stream(options=ONE) as stream:
-            assert first(stream, 5) == good
-            assert stream.positions.body((0,))["offsets"]["3"] == 1
-        assert caplog.text.count("in the stream is not an event and was skipped") == len(bad)
+            assert first(stream, 6) == [*good, good[0]]  # so long ago that it is not remembered
+            assert stream.positions.body((0,))["offsets"]["3"] == 2
+        told = [message.partition(": ")[0] for message in caplog.messages]
+        assert told == [f"A line of {len(one):,} bytes in the stream is not an event and was skipped" for one in bad]
 
 
 class TestLongRecords:

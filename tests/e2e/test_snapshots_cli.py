@@ -198,6 +198,8 @@ def test_nothing_is_begun_that_the_quota_cannot_finish(environ, call, service, a
         "1 of 2 snapshots failed.", f"\n- {NAME}: ", f"Downloads that were not started: {OTHER}."
     )
     assert len(list((archive / NAME).glob("*.tar.gz"))) == count - 2
+    told = call("snapshots", "download", NAME, "--beyond-quota", "--json", environ=environ).fails()
+    assert [failure["identifier"] for failure in json.loads(told.out)["failures"]] == [NAME]
     assert not (archive / OTHER).exists()
 
     quota(account, chunk=2, snapshot=0)

@@ -224,6 +224,9 @@ def test_executors_and_launchpad_of_both_are_their_own(project, settings):
     assert settings.password.get_secret_value() not in shown
     # hourly partitions are those of the assets
     settings = settings.model_copy(update={"first_hour": hour_of("2026-10-01-05:00")})
-    graph = build_defs(settings, prefix=PREFIX).resolve_asset_graph()
+    graph, plain = (build_defs(settings, prefix=prefix).resolve_asset_graph() for prefix in (PREFIX, ""))
     assert graph.get(dg.AssetKey([PREFIX, "archive", "batches"])).partitions_def == hourly_partitions(settings)
+    nodes = [(plain.get(key), graph.get(key.with_prefix(PREFIX))) for key in plain.materializable_asset_keys]
+    assert [one.backfill_policy for one, _ in nodes] == [other.backfill_policy for _, other in nodes]
+    assert [{f"{PREFIX}_{pool}" for pool in one.pools} for one, _ in nodes] == [other.pools for _, other in nodes]
     assert hourly_partitions(settings).get_first_partition_key() == "2026-10-01-05:00"

@@ -227,7 +227,9 @@ def test_map_is_coloured_on_a_terminal_and_brighter_where_more_happened():
         coverage.Cell(SINCE + timedelta(hours=n), "missing" if count is None else "loaded", count) for n, count in rows
     ]
     place = coverage.Place("enwiki", 0, tuple(cells), "article_changes")
-    shown = drawn([place], 80, force_terminal=True, color_system="truecolor", no_color=False)
+    # another line has hours with more: shades compare the hours of a line
+    busy = replace(place, project_id="zzwiki", cells=(replace(cells[0], row_count=10_000), *cells[1:]))
+    shown = drawn([place, busy], 80, force_terminal=True, color_system="truecolor", no_color=False)
     row = next(line for line in shown.splitlines() if line.startswith("enwiki 0"))
     styles = re.findall(r"\x1b\[([\d;]+)m([LM])\x1b\[0m", row)
     assert [letter for _, letter in styles] == list("LLLM")

@@ -99,11 +99,13 @@ def test_a_second_one_is_refused_while_the_first_runs_and_nothing_outlives_one_t
     assert supervisor.hold(tmp_path / "ui.lock") is not None
 
 
-def test_servers_that_end_by_themselves_are_reported_with_what_they_said(tmp_path):
-    process = start(tmp_path / "ui.lock", code="import sys; sys.exit('the port is taken')")
+def test_servers_that_end_by_themselves_are_reported_with_what_they_said_and_end_their_runs(tmp_path):
+    begun = "import os; from pipelines.process import supervisor; supervisor.end_with_supervisor(); "
+    ended = "print(os.getpgrp(), flush=True); os.spawnlp(os.P_NOWAIT, 'sleep', 'sleep', '90'); exit('taken')"
+    process = start(tmp_path / "ui.lock", code=begun + ended)
     _, shown = process.communicate(timeout=60)
-    said, sentence = shown.splitlines()
-    assert (process.returncode, said) == (1, "the port is taken")
+    group, said, sentence = shown.splitlines()
+    assert (process.returncode, said, is_empty(int(group))) == (1, "taken", True)
     assert sentence.startswith("Dagster's servers ended unexpectedly (exit code 1).")
 
 

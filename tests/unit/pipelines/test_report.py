@@ -191,8 +191,8 @@ def test_the_headline_comes_first_and_says_how_fresh_the_mirror_is(filled, told)
     )
 
 
-def test_the_lag_leaves_out_hours_of_a_backfill_and_hours_that_were_loaded_again(whole, tmp_path, monkeypatch):
-    shutil.copytree(whole.data, tmp_path / "data")
+def test_the_lag_leaves_out_hours_of_a_backfill_and_hours_that_were_loaded_again(filled, tmp_path, monkeypatch):
+    shutil.copytree(filled.data, tmp_path / "data")
     altered = Mirror(tmp_path / "data")
     loaded = ("01 02:30", "01 02:30", "01 03:20", "09 03:00", "09 03:00")
     with duckdb.connect(str(altered.warehouse.published_path)) as published:
@@ -201,13 +201,14 @@ def test_the_lag_leaves_out_hours_of_a_backfill_and_hours_that_were_loaded_again
                 "UPDATE loads SET loaded_at = ? WHERE table_name = 'article_changes' AND batch_hour = ?",
                 [f"2026-11-{at}:00+00", altered.lake.hour(number)],
             )
+        published.execute("UPDATE loads SET reject_count = 0")  # as if a snapshot had the rejects
         published.execute("UPDATE hours SET load_count = 2 WHERE batch_hour >= ?", [altered.lake.hour(3)])
         rows = published.execute(statement("read/page/hours"), ["1 hours"]).fetchall()
     # two hours had ended before anything was loaded; the last were loaded again a week later
     assert [row[3] for row in rows] == [None, None, 20, None, None]
     drawn = {}
     monkeypatch.setattr(figures, "areas", lambda _edges, series, _unit, label: drawn.setdefault(label, series) and "")
-    made(altered, 4)
+    assert "0 records in hourly files could not be converted." in made(altered, 4)[1].text
     [lag] = [drawn[label] for label in drawn if label.startswith("Hours from the end of each hour until it was loaded")]
     assert lag == [[None, None, 20 / 60, None, None], [None, None, 0, None, None]]
 

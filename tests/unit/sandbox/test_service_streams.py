@@ -14,10 +14,11 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 
+from resources.sandbox import api
 from resources.sandbox.api.middleware import _Stall
 from resources.sandbox.api.parameters import Filter, Parameters
 from resources.sandbox.api.stream_parameters import Beginning, _beginning, _from_form, selector
-from resources.sandbox.api.streams import _positions
+from resources.sandbox.api.streams import Streaming, _positions
 from resources.sandbox.clock import Clock
 from resources.sandbox.store.archives import partition
 from resources.sandbox.world.world import micros
@@ -312,13 +313,16 @@ class TestSelection:
 
 
 class TestPaceAndEnds:
-    def test_the_throttle_is_shared_by_parts(self, tmp_path, signing_key):
+    def test_the_throttle_is_shared_by_parts(self, tmp_path, signing_key, monkeypatch):
+        rates = []
+        monkeypatch.setattr(api.streams, "Streaming", lambda *given: rates.append(given[-1]) or Streaming(*given))
         body = {"since_per_partition": {str(n): text(NOW - KEPT) for n in range(50)}}
         with small_sandbox(tmp_path, signing_key, changes_per_hour=30, stream_rate=400) as client:
             started = time.monotonic()
             read(client, 5, body | {"parts": [2]})
             # forty a second, and the first at once or after its share
             assert time.monotonic() - started >= 4 / 40
+            assert rates == [40]
 
     def test_faults_end_cut_and_stall(self, streams):
         faults, body = streams.sandbox.faults, {"since": text(NOW - KEPT)}

@@ -186,6 +186,8 @@ def test_dagster_dev_gets_its_options_and_starts_the_guarded_server(monkeypatch)
     monkeypatch.setattr(sys, "argv", ["x", "--port", "7"])
     dagster_internals.development()
     assert seen == [["python", "-m", "pipelines.process.webserver", "dagster", "dev", "--port", "7"]]
+    with pytest.raises(KeyError, match="another"):
+        dev.open_ipc_subprocess(["python", "-m", "another"])
 
 
 def test_an_instance_of_this_process_copies_no_output(tmp_path, monkeypatch):

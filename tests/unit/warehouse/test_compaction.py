@@ -230,6 +230,7 @@ def test_files_that_are_gone_or_hold_other_rows_are_not_taken_in_and_what_is_loa
     refused(files, counts, r"\.bodies\.parquet is missing; nothing was changed")
     beside.write_bytes(whole)
     refused(files, counts | {next(iter(counts)): 1}, r"has 1 rows in the new files\. Nothing was changed")
+    refused(files, counts | {("zz", "zzwiki", 0): 1}, r"There are unexpected rows\. Nothing was changed")
     assert content(compacted.warehouse) == before
     for made in (compacted, plain):
         load(made, [1], 1, projects=["enwiki"], namespaces=(0,))

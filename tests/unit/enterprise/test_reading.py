@@ -140,14 +140,14 @@ def test_typed_records_are_made_from_the_declarations():
     editor = {"name": "A", "is_bot": True}
     record = {
         "name": "Earth", "identifier": 9,
-        "version": {"identifier": 7, "editor": editor, "size": {"value": 2.6124e4}, "tags": ["mw-undo"]},
+        "version": {"identifier": 7, "editor": editor, "size": {"value": 2.6124e4}, "tags": ["mw-undo", None]},
         "date_modified": "2026-11-19T05:10:11.123456789+01:00", "date_created": "2026-11-19T05:10:11",
         "categories": [{"name": "Category:X"}], "brand_new": {"a": 1},
     }  # fmt: skip
     [page], problem = read(pack(("a.ndjson", [json.dumps(record).encode()])), record_model(ARTICLE_CHANGES))
     assert problem is None
     assert (page.name, page.identifier, page.version.identifier) == ("Earth", 9, 7)
-    assert (page.version.editor.is_bot, page.version.size.value, page.version.tags) == (True, 26124, ("mw-undo",))
+    assert (page.version.editor.is_bot, page.version.size.value, page.version.tags) == (True, 26124, ("mw-undo", None))
     assert page.date_modified.isoformat() == "2026-11-19T04:10:11.123456+00:00"
     assert page.date_created.isoformat() == "2026-11-19T05:10:11+00:00"
     assert (page.categories[0].name, page.categories[0].url) == ("Category:X", None)

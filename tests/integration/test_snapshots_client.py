@@ -127,6 +127,9 @@ def test_a_change_in_mid_body_is_noticed(client, sandbox, plan):
     assert used(client) == (0, 1)
     assert landed(plan) == []
     assert unfinished(plan) == []
+    with pytest.raises(errors.StaleSnapshot):
+        client.snapshots.download(plan, workers=1)
+    assert not [seen for seen in sandbox.requests if seen.path.endswith("_chunk_1")], "others are not begun"
 
 
 def test_new_bytes_that_came_for_the_old_version_are_kept_for_the_next_plan(client, sandbox, plan, folder):

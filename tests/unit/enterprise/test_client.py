@@ -10,7 +10,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from resources.enterprise import RetryPolicy, errors, models
+from resources.enterprise import Limits, RetryPolicy, errors, models
 from resources.enterprise.data_api import Pace
 from tests.unit.enterprise.conftest import HOUR, QUICK
 from tests.unit.enterprise.loopback import Reply, error_reply, html_reply, json_reply
@@ -143,7 +143,8 @@ def test_no_connection_says_which_host_and_is_one_line_in_the_log(make_client, f
         with pytest.raises(errors.UnreachableError, match=words):
             make_client(auth_url=url, retry=RetryPolicy(retries=0)).account.login()
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        client = make_client(auth_url=f"http://127.0.0.1:{silent.getsockname()[1]}", retry=once)
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        client = make_client(auth_url=url, retry=once, limits=Limits(answer_seconds=5))
         with pytest.raises(errors.ServiceUnavailable, match="no response in time"):
             client.account.login()
 

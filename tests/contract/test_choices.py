@@ -12,7 +12,6 @@ from tests.contract.conftest import CHOICES, VERDICTS
 
 #: Such that the real service has them, and the sandbox.
 TITLES = ("Earth", "Faichajan shaistum")
-ITEMS = ("Q42", "Q681")
 STRUCTURED = "/v2/snapshots/structured-contents"
 
 
@@ -42,7 +41,7 @@ def article(service, where="articles", **body):
 
 def entity(service):
     """The record of an item."""
-    for item in ITEMS:
+    for item in ("Q42", "Q681"):
         answer = service.call(f"/v2/wikidata/items/{item}")
         if answer.status_code == 200:
             found = answer.json()

@@ -21,7 +21,6 @@ from tests.e2e.programs import PATIENCE_SECONDS, bare
 LOOKS_SECRET = re.compile(rb"eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{10,}|X-Amz-(?:Signature|Credential)")
 TALKATIVE = "import logging, sys; logging.basicConfig(level=1, stream=sys.stderr); "
 WME = TALKATIVE + "from pipelines.cli import main; sys.argv.insert(1, '-v'); main()"
-DAGSTER = TALKATIVE + "from dagster._cli import main; sys.argv[0] = 'dagster'; main()"
 
 
 class Secrets(set):
@@ -141,7 +140,7 @@ def test_no_secret_is_ever_shown_or_stored(account, secrets, talkative, hours, t
     # Dagster's own command: its loggers, its processes, its capture of what steps print
     outputs["asset of Dagster"] = talkative(
         *("asset", "materialize", "--select", "archive/reference", "-m", "pipelines.definitions"),
-        program=DAGSTER,
+        program=(TALKATIVE + "from dagster._cli import main; sys.argv[0] = 'dagster'; main()"),
         DAGSTER_HOME=str(data / "dagster"),
     )
     outputs["healed run"] = talkative("run", *span)

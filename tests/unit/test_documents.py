@@ -32,7 +32,6 @@ from tests.contract import __main__ as contract
 from tests.documents import DECISIONS, DOCS, GUIDES, PAGES, ROOT, anchors, blocks, commands, name_of, prose
 from tests.unit.test_errors_travel import OURS
 
-MOST_LINES = 400
 #: Pages with a limit of their own.
 LIMITS = {"README.md": 150, "CHANGELOG.md": 60, **dict.fromkeys(map(name_of, DECISIONS), 60)}
 TEXT = "\n".join(page.read_text() for page in GUIDES)
@@ -40,7 +39,7 @@ TEXT = "\n".join(page.read_text() for page in GUIDES)
 
 def test_no_page_is_too_long():
     lengths = {name_of(page): len(page.read_text().splitlines()) for page in PAGES}
-    assert {name: length for name, length in lengths.items() if length > LIMITS.get(name, MOST_LINES)} == {}
+    assert {name: length for name, length in lengths.items() if length > LIMITS.get(name, 400)} == {}
 
 
 def test_links_lead_to_a_page_and_a_heading():

@@ -95,7 +95,6 @@ ODD = {
     "another zone": changed(date_published="2026-11-01T19:00:00+14:00"),
     "no zone": changed(date_published="2026-11-01T05:30:00"),
 }
-_BLANK = (b"", b"\r", b"  \t")
 
 
 class Entry(NamedTuple):
@@ -165,7 +164,7 @@ class Service:
         elif kind == "rejected":
             log.append(Entry(slot, self.chance.choice([*REJECTED.values()])(record)))
         elif kind == "blank":
-            log.append(Entry(slot, self.chance.choice(_BLANK)))
+            log.append(Entry(slot, self.chance.choice((b"", b"\r", b"  \t"))))
         else:
             # a place that it is not at, and all else as it should be
             where = self.chance.choice(

@@ -15,7 +15,6 @@ from tests.unit.lake.conftest import put
 from tests.unit.lake.test_native_and_pure import record_of
 
 REAL = pathlib.Path(__file__).resolve().parents[4] / "shared" / "data" / "real" / "enterprise" / "articles"
-COMPUTED = {"batch_hour", "event_at", "extra"}
 
 
 def normal(value, declared: pa.DataType | None = None):
@@ -64,7 +63,7 @@ def rebuilt(row: dict, table: Table = ARTICLE_CHANGES) -> dict:
     record: dict = {}
     for column in table:
         value = row[column.name]
-        if column.name not in COMPUTED and column.path is not None and value is not None:
+        if column.name not in {"batch_hour", "event_at", "extra"} and column.path is not None and value is not None:
             put(record, column.path, json.loads(value) if column.json else value)
     return normal(overlay(record, json.loads(row["extra"] or "{}")))
 

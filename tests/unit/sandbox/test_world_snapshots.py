@@ -19,8 +19,7 @@ from resources.sandbox.world.text.words import Titles, lexicon_of
 from tests.unit.sandbox.conftest import FILE_KEYS, lines_of, members_of
 
 HOUR = timedelta(hours=1)
-MIDNIGHT = datetime(2026, 11, 20, tzinfo=UTC)
-START = MIDNIGHT + timedelta(minutes=31)
+START = datetime(2026, 11, 20, tzinfo=UTC) + timedelta(minutes=31)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ARTICLES = "frwiki_namespace_0"
 

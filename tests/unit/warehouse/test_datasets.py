@@ -24,15 +24,13 @@ def dataset(name, family, *columns):
     return Dataset(table, family, endpoint=name, archive=name, description=f"The {name} as served.")
 
 
-COLOURS = dataset("colours", Family.LIST)
 EVENTS = dataset("events", Family.HOURLY, BATCH_HOUR, *PROJECT_AND_NAMESPACE)
 CARDS = dataset("cards", Family.SNAPSHOT, *SNAPSHOT_VERSION, *PROJECT_AND_NAMESPACE)
-MORE = (COLOURS, EVENTS, CARDS)
 
 
 @pytest.fixture(autouse=True)
 def declared():
-    with also(*MORE):
+    with also(dataset("colours", Family.LIST), EVENTS, CARDS):
         yield
 
 

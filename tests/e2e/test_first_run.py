@@ -103,5 +103,4 @@ def test_setup_is_done_once(tmp_path):
     stamp = tmp_path / ".made"
     stamp.touch()
     told = make("setup", f"VENV={tmp_path}")
-    assert told.code == 0
-    assert told.out == "make: Nothing to be done for 'setup'.\n"
+    assert (told.code, told.out) == (0, "make: Nothing to be done for 'setup'.\n")

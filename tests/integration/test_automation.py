@@ -56,8 +56,7 @@ def test_snapshots_are_asked_for_once_per_version_and_published_like_hours(daemo
     (state,) = daemon.warehouse.project_states()
     hours = [row.batch_hour for row in daemon.warehouse.coverage(dataset=datasets.ARTICLE_CHANGES)]
     assert hours[0] <= state.base_boundary_at < hours[0] + HOUR
-    assert hours == [hours[0] + n * HOUR for n in range(len(hours))]
-    assert hours[-1] == newest
+    assert (hours, hours[-1]) == ([hours[0] + n * HOUR for n in range(len(hours))], newest)
 
     # another version is a newer one, whatever it looks like
     daemon.sandbox.exports.export(NAME)

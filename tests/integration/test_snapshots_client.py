@@ -242,8 +242,7 @@ def test_a_process_that_is_ended_costs_one_unit_for_each_file_in_flight(
     assert all(md5_of(piece.target) == Sidecar.read(piece.target).version for piece in there)
 
     again = client.snapshots.plan(NAME, folder)
-    assert again.form == form
-    assert again.unit_count == len(plan.files) - len(there)
+    assert (again.form, again.unit_count) == (form, len(plan.files) - len(there))
     assert sum(p.there_bytes for p in again.missing) == sum(left.values()) > 0
     done = client.snapshots.download(again)
     assert used(client)[product] <= len(plan.files) + flying

@@ -291,8 +291,7 @@ def test_settings_of_dagster_that_run_programs_are_renamed(stage):
         stage.lines = (stage.path / "MD5SUMS").read_bytes().splitlines(keepends=True)
     done = stage.restore()
     home = stage.data / "dagster"
-    assert done.renamed == [home / "dagster.yaml.restored"]
-    assert done.renamed[0].read_bytes() == own
+    assert (done.renamed, done.renamed[0].read_bytes()) == ([home / "dagster.yaml.restored"], own)
     assert {path.name for path in home.iterdir()} == {"dagster.yaml.restored", "workspace.yaml"}
 
 

@@ -194,8 +194,7 @@ def test_a_file_replaced_meanwhile_is_taken_under_its_new_version(client, fake, 
         fake.add(NAME, new)
     done = client.hours.download(hour, batch, target)
     assert done.version == files.md5_of(done.path) != batch.version
-    assert done.path.name == f"{NAME}.{done.version[:8]}.tar.gz"
-    assert done.path.read_bytes() == new
+    assert (done.path.name, done.path.read_bytes()) == (f"{NAME}.{done.version[:8]}.tar.gz", new)
     assert cut or resolves(fake) == 1  # the bytes fetched first were those of the new record
     only_landed(done.path)
 

@@ -131,8 +131,7 @@ def test_needs_of_attention_are_said_in_one_line_and_cut(whole, monkeypatch):
     different = [f"Trouble {number}." for number in range(60)]
     monkeypatch.setattr(statuses, "collect", lambda *_, **__: Status(troubles=different))
     wrote, page = made(whole, 4)
-    assert wrote.attention_count == 60
-    assert wrote.attention == different[:30]
+    assert (wrote.attention_count, wrote.attention) == (60, different[:30])
     assert all(text in page.text for text in different[:30])
     assert not list(whole.data.glob("*.tmp"))
     assert "30 more; wme status lists them all." in page.text
@@ -181,8 +180,7 @@ def test_the_headline_comes_first_and_says_how_fresh_the_mirror_is(filled, told)
     head = dict(headline(collect(Settings(data=filled.data, projects=("enwiki",)), 48, filled.lake.hour(4) + ONE)))
     assert tuple(head) == names
     assert head["Newest hour"] == "2026-11-01 04:00 UTC"
-    assert head["Published"] == f"{published:%Y-%m-%d %H:%M} UTC"
-    assert head["Stream"] == "not kept"
+    assert (head["Published"], head["Stream"]) == (f"{published:%Y-%m-%d %H:%M} UTC", "not kept")
     places = [
         Place(project, 0, (), "article_changes", START + n * ONE) for n, project in enumerate(("enwiki", "frwiki"))
     ]
@@ -240,8 +238,7 @@ def test_a_year_of_many_projects_fits_into_two_megabytes(mirror):
 def test_a_picture_has_a_shape_for_each_series_and_each_run_of_a_state_in_utc_and_24_hours(filled):
     edges = [START + number * ONE for number in range(4)]
     drawn = ET.fromstring(areas(edges, [[1, 2, 3], [4, 5, 6]], "B", "a <label>"))
-    assert drawn.attrib.keys() == {"viewBox", "role", "aria-label"}
-    assert drawn.get("aria-label") == "a <label>"
+    assert (drawn.attrib.keys(), drawn.get("aria-label")) == ({"viewBox", "role", "aria-label"}, "a <label>")
     fills = [one.get("fill") for one in drawn.iter() if one.get("fill", "").startswith("var(--series")]
     assert fills == ["var(--series-0)", "var(--series-1)"]
     assert ET.fromstring(areas(edges, [[1, None, 3], [2, 2, 2]], "h", "lag")).get("aria-label") == "lag"

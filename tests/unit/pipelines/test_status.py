@@ -272,8 +272,7 @@ def test_figures_of_the_stream_are_metrics(two):
         "kept_until": (two.lake.hour(4) + timedelta(hours=48)).isoformat(), "events_per_second": None,
     }  # fmt: skip
     samples = parsed(metrics.text(status, two.lake.hour(5)))
-    assert samples["wme_stream_running",] == 1
-    assert samples["wme_stream_lag_seconds",] == 2.5
+    assert (samples["wme_stream_running",], samples["wme_stream_lag_seconds",]) == (1, 2.5)
     assert samples["wme_stream_newest_event_timestamp_seconds",] == two.lake.hour(4).timestamp()
     assert samples["wme_stream_kept_until_timestamp_seconds",] == two.lake.hour(52).timestamp()
     assert ("wme_stream_events_per_second",) not in samples

@@ -102,8 +102,7 @@ def test_lines_are_the_pages_in_parts(client, lines, sandbox):
     assert 0 < len(records) - len(whole) < len(records) / 10
     seen = set()
     for record in whole:
-        assert record["event"]["type"] == "update"
-        assert record["sections"][0]["name"] == "Abstract"
+        assert (record["event"]["type"], record["sections"][0]["name"]) == ("update", "Abstract")
         assert record["license"][0]["identifier"] == "CC-BY-SA-4.0"
         parts = [*inner(record.get("infoboxes", [])), *inner(record["sections"])]
         seen |= {part["type"] for part in parts}

@@ -174,7 +174,10 @@ class TestQuotas:
             assert (told[f"{kind}_requests_count"], told[f"{kind}_limit"]) == (2, 2)
             assert client.call(f"{path}/download", "HEAD").status_code == 200
 
-    def test_what_is_not_there_is_counted_and_the_free_group_has_its_numbers(self, client):
+    def test_what_is_not_there_is_counted_and_the_free_group_has_its_numbers(self, client, monkeypatch):
+        with monkeypatch.context() as hurried:
+            hurried.setattr(client.sandbox.rate, "admit", lambda _: False)
+            assert client.call(f"{LIST}/dewiki_namespace_0/download").status_code == 429  # which costs nothing
         assert client.call(f"{LIST}/dewiki_namespace_0/download").status_code == 307
         assert used(client, "snapshot") == 1
         client.sandbox.accounts.set_groups("sandbox", ["group_1"])

@@ -111,8 +111,7 @@ def test_a_faultless_hour_has_no_difference_and_a_damaged_file_is_named(mirror):
     slow.parent.mkdir(parents=True)
     kept = kept.rename(slow)
     assert compared(mirror, [3]) == {(3, 0): NONE, (3, 14): NONE}
-    of_hour = next((mirror.data / "lake" / "article_changes").glob("*/hour=03/*.parquet"))
-    for path in (kept, of_hour):
+    for path in (kept, next((mirror.data / "lake" / "article_changes").glob("*/hour=03/*.parquet"))):
         whole = path.read_bytes()
         path.write_bytes(whole[:-60])
         with pytest.raises(LakeFileError, match=r"(?s)cannot be read .* Nothing was changed"):
@@ -121,7 +120,7 @@ def test_a_faultless_hour_has_no_difference_and_a_damaged_file_is_named(mirror):
         assert len(compared(mirror)) == 8
 
 
-def test_what_one_side_lacks_or_says_otherwise_is_counted_and_shown(mirror):
+def test_what_one_side_lacks_or_says_otherwise_is_counted_and_shown(mirror, monkeypatch):
     hours = events(mirror.lake)
     dropped, missing, changed = (chosen(hours, hour, 2) for hour in (0, 1, 2))
     other = {changed[0]["event_id"]: {"abstract": "z", "url": "u"}, changed[1]["event_id"]: {"html": "<p>?"}}
@@ -146,6 +145,8 @@ def test_what_one_side_lacks_or_says_otherwise_is_counted_and_shown(mirror):
         f"{changed[1]['name']!r}, event {changed[1]['event_id']}: different (html)",
     }
     assert {hour for (hour, _), differing in counts(found).items() if differing != NONE} == {0, 1, 2}
+    monkeypatch.setattr("resources.warehouse.read.comparison._EXAMPLES", 1)
+    assert {len(one.examples) for one in compare(mirror)} == {0, 1}
     [sentence] = {str(one) for one in found if one.only_in_file_count == len(dropped)} or {""}
     assert "2 events in the stream and the file differ (2 only in the file), for example 'T " in sentence
 
@@ -172,6 +173,10 @@ def test_an_hour_whose_file_the_service_does_not_list_lacks_what_the_stream_has(
     # its export is made later on after all
     load(mirror, hours)
     assert compared(mirror)[1, 14] == NONE
+    # files that were compacted are gone
+    for path in (mirror.data / "lake" / "article_changes").rglob("*.parquet"):
+        path.unlink()
+    assert compared(mirror) == {(1, 10): NONE}
     # the service no longer keeps the hour, nor do we keep the files of the stream
     mirror.warehouse._clock.now += timedelta(hours=50)
     assert compared(mirror) == {}
@@ -179,7 +184,7 @@ def test_an_hour_whose_file_the_service_does_not_list_lacks_what_the_stream_has(
 
 def test_only_what_was_mirrored_is_compared(mirror):
     hours = events(mirror.lake, 0, 2)
-    load(mirror, hours)
+    load(mirror, hours | {(1, "enwiki", 10): [mirror.lake.change(900, "Of a place that is not kept", 61)]})
     kept = {
         key: of_hour if key[2] == 0 else [r for r in of_hour if r["event_at"] >= at(mirror.lake, 90)]
         for key, of_hour in hours.items()

@@ -1,10 +1,12 @@
 """Events of the stream in the views: analysts find what the files of their hours would have brought."""
 
+import errno
 import json
 import os
 import random
 import shutil
 import time
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,6 +16,7 @@ from resources.datasets.live import LIVE_CHANGES, files_of, name_of, path_of
 from resources.tables import ARTICLE_CHANGES, HourState
 from resources.warehouse import HourStatus, Warehouse
 from resources.warehouse.database.sql import FORMULAS
+from resources.warehouse.views import lake as views
 
 
 def events(lake, seed):
@@ -178,10 +181,14 @@ def test_events_that_a_slow_clock_laid_into_the_hour_before_are_seen(make):
     ).rows == [(True,)]
 
 
-def test_a_damaged_file_of_the_stream_hinders_no_publication(make, again, caplog):
+def test_a_damaged_file_of_the_stream_hinders_no_publication(make, again, caplog, monkeypatch):
     """The views find the stream's files by a pattern, so each one that cannot be read would fail them."""
     mirror, hours, _ = begun(make, again)
-    files = sorted((mirror.data / "lake" / LIVE_CHANGES).rglob("*.parquet"))
+    files = sorted((folder := mirror.data / "lake" / LIVE_CHANGES).rglob("*.parquet"))
+    with monkeypatch.context() as patch:  # a process with too many open files damages none
+        patch.setattr(views, "read_footer", Mock(side_effect=OSError(errno.EMFILE, "Too many open files")))
+        assert not views.prepare_folder(folder)
+    assert sorted(folder.rglob("*.parquet")) == files
     lost = [one for one in files if one.name.endswith("120.parquet")]
     lost[0].write_bytes(lost[0].read_bytes()[:-50])
     os.mkfifo(waits := path_of(mirror.data / "lake" / LIVE_CHANGES, mirror.lake.hour(6), 9001, 9001))
@@ -204,7 +211,10 @@ def test_files_of_before_a_column_was_declared_and_a_folder_that_was_moved(make,
     query = "SELECT count(*) FROM internal.live_events WHERE parse_filename(filename) = ?"
     [(count_in_file,)] = mirror.warehouse.sql(query, [path.name]).rows
     pq.write_table(pq.read_table(path, partitioning=None).drop_columns(["abstract"]), path)
+    empty = mirror.data / "lake" / LIVE_CHANGES / "_empty.parquet"
+    pq.write_table(pq.read_table(empty).drop_columns(["abstract"]), empty)
     mirror.warehouse.publish({"another": "fact"})
+    assert pq.read_schema(empty).equals(ARTICLE_CHANGES.schema)
     count = "SELECT count(*) FILTER (abstract IS NULL), count(*) FROM live_changes"
     [(without, rows)] = mirror.warehouse.sql(count).rows
     assert 0 < without == count_in_file < rows

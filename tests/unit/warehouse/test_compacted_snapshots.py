@@ -1,6 +1,7 @@
 """Compacted snapshots and files of Wikidata: the same contents whatever happens, in few sorted files."""
 
 import hashlib
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -16,12 +17,14 @@ from resources.lake import LakeError, Layout
 from resources.warehouse import Snapshot, Warehouse
 from resources.warehouse.database.connect import answer
 from resources.warehouse.views.lake import make_views, sources
-from tests.builds import ask, looking, shown
+from tests.builds import looking, shown
 from tests.unit.warehouse.conftest import compact, rewritten
+from tests.unit.warehouse.test_loading import count
 
 VIEWS = ("snapshot_articles", "article_bodies")
 #: What `articles` is made of, and what it was.
 THEN = "articles_at('2026-11-01 04:00:00+00', inexact := true)"
+UNUSED = "no compaction references the file"
 OTHERS = ("articles", "internal.snapshot_pages", "internal.snapshot_states", THEN)
 
 
@@ -76,8 +79,10 @@ def names(warehouse):
         return [path for part in parts if part.dataset is datasets.SNAPSHOT_ARTICLES for path in part.paths]
 
 
-def rows_of(warehouse, table):
-    return ask(warehouse, f"SELECT count(*) FROM {table}")[0][0]
+def waiting(made):
+    """How many files wait to be deleted, by the reason."""
+    found = housekeeping.clean(Layout(made.data), made.warehouse, now=made.warehouse._clock.now)
+    return Counter(one.why for one in found.waiting)
 
 
 def test_each_version_becomes_one_sorted_file_with_the_same_rows_in_all_columns_and_views(mirror, state):
@@ -105,7 +110,7 @@ def test_each_version_becomes_one_sorted_file_with_the_same_rows_in_all_columns_
         filtered = "SELECT DISTINCT path_in_schema FROM parquet_metadata(?) WHERE bloom_filter_offset IS NOT NULL"
         assert {"article_id", "version_id", "name"} <= {name for (name,) in alone.execute(filtered, [files]).fetchall()}
     assert compact(mirror) == []
-    assert rows_of(mirror.warehouse, "internal.hidden_rows") == 0
+    assert count(mirror.warehouse, "internal.hidden_rows") == 0
     mirror.warehouse.rebuild_articles()
     assert state(mirror.warehouse) == articles
 
@@ -120,8 +125,7 @@ def test_replaced_files_go_after_the_grace_period_and_come_back_from_the_archive
         mirror.warehouse.publish()
         assert len(housekeeping.clean(layout, mirror.warehouse, now=now).waiting) == 5
         assert reader.sql("SELECT * FROM article_bodies ORDER BY ALL").fetchall() == before["article_bodies"]
-    cleaning = housekeeping.clean(layout, mirror.warehouse, now=now + timedelta(days=1))
-    assert len(cleaning.freed) == 5
+    assert len(housekeeping.clean(layout, mirror.warehouse, now=now + timedelta(days=1)).freed) == 5
     assert content(mirror.warehouse, "articles") == before
     # the same files once more change nothing, and go again
     assert not mirror.warehouse.load_snapshot(version_of(mirror.lake)).changed
@@ -144,7 +148,7 @@ def test_a_version_that_is_replaced_or_loaded_from_other_files_meanwhile_is_not_
     arguments = rewritten(mirror)
     load(mirror, 1, keep_replaced=0, hours=())
     assert warehouse.commit_compaction(*arguments) == 0
-    assert rows_of(warehouse, "compacted_files") == 0
+    assert count(warehouse, "compacted_files") == 0
     before = content(warehouse, "articles")
     assert len(set(names(warehouse))) == 4
     arguments = rewritten(mirror)
@@ -153,7 +157,7 @@ def test_a_version_that_is_replaced_or_loaded_from_other_files_meanwhile_is_not_
     again = replace(again, files=tuple(files))
     assert warehouse.load_snapshot(again, keep_replaced=0).changed
     assert warehouse.commit_compaction(*arguments) == 0
-    assert rows_of(warehouse, "internal.hidden_rows") > 0
+    assert count(warehouse, "internal.hidden_rows") > 0
     # the same files once more are as good as before
     arguments = rewritten(mirror)
     assert warehouse.load_snapshot(again, keep_replaced=0, reload=True).changed
@@ -162,10 +166,8 @@ def test_a_version_that_is_replaced_or_loaded_from_other_files_meanwhile_is_not_
     assert content(warehouse, "articles") == before
     assert len(set(names(warehouse))) == 1
     with Warehouse(mirror.data).compacting():  # which may have landed files that are not named yet
-        waiting = housekeeping.clean(Layout(mirror.data), warehouse, now=warehouse._clock.now).waiting
-    assert {one.why for one in waiting} == {"its rows are in a compacted file"}
-    waiting = housekeeping.clean(Layout(mirror.data), warehouse, now=warehouse._clock.now).waiting
-    assert sum(one.why == "no compaction references the file" for one in waiting) == 1
+        assert {*waiting(mirror)} == {"its rows are in a compacted file"}
+    assert waiting(mirror)[UNUSED] == 1
 
 
 def test_a_version_that_is_no_longer_kept_goes_with_its_files_and_a_dropped_project_comes_back(mirror, again):
@@ -173,14 +175,18 @@ def test_a_version_that_is_no_longer_kept_goes_with_its_files_and_a_dropped_proj
     again(mirror, first_version, 1)
     warehouse.load_snapshot(version_of(mirror.lake, project="dewiki"))
     assert len(compact(mirror)) == 2
+    warehouse.publish()
     load(mirror, 1, keep_replaced=0, hours=())
-    assert rows_of(warehouse, "compacted_files") == 1
+    assert waiting(mirror)[UNUSED] == 0, "it is published still"
+    warehouse.publish()
+    assert waiting(mirror)[UNUSED] == 1
+    assert count(warehouse, "compacted_files") == 1
     before = content(warehouse)
     assert len(set(names(warehouse))) == 5
     assert len(compact(mirror)) == 1
     assert content(warehouse) == before
     warehouse.drop_project("enwiki")
-    assert [rows_of(warehouse, table) for table in ("compacted_files", "internal.hidden_rows")] == [1, 0]
+    assert [count(warehouse, table) for table in ("compacted_files", "internal.hidden_rows")] == [1, 0]
     load(mirror, 1)
     assert len(compact(mirror)) == 1
     assert content(warehouse) == before
@@ -250,10 +256,7 @@ def test_compacted_hours_show_the_same_bodies_also_after_an_hour_is_loaded_again
     assert path.parent.name == ENTITY_CHANGES.name
     keys = pq.read_table(path, columns=["project_id", "entity_id", "event_at"]).to_pylist()
     assert keys == sorted(keys, key=lambda row: tuple(row.values()))
-    waiting = housekeeping.clean(
-        Layout(compacted.data), compacted.warehouse, now=compacted.warehouse._clock.now
-    ).waiting
-    assert len(waiting) == 6
+    assert waiting(compacted).total() == 6
     for made in (compacted, plain):
         load_entities(made, 1, edition=1)
     rows, files = shown_entities(compacted.warehouse)

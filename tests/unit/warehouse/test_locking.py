@@ -66,7 +66,9 @@ def test_a_failure_that_somebody_keeps_holds_no_lock(warehouse, lake):
 
 
 def test_nobody_looks_for_what_may_be_removed_while_somebody_publishes(warehouse, lake):
-    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)])], dataset=datasets.ARTICLE_CHANGES)
+    for hour in (0, 23, 24):
+        file = lake.file(hour, [lake.change(1, "A", 60 * hour)])
+        warehouse.load_hour(lake.hour(hour), [file], dataset=datasets.ARTICLE_CHANGES)
     quick = Warehouse(warehouse.data, lock_timeout=0.1)
     with (
         filelock.FileLock(warehouse.data / "state" / "publish.lock"),
@@ -75,4 +77,4 @@ def test_nobody_looks_for_what_may_be_removed_while_somebody_publishes(warehouse
     ):
         pass
     with quick.ledger() as ledger:
-        assert ledger.files(datasets.ARTICLE_CHANGES, lake.hour(0).date())[1]
+        assert len(ledger.files(datasets.ARTICLE_CHANGES, lake.hour(0).date())[1]) == 2

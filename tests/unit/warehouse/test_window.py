@@ -18,6 +18,7 @@ from resources.warehouse import LakeFileError, Warehouse
 from resources.warehouse.read.lake_parts import cold_files
 from tests.builds import NO_BAR, ask, close_all, shown
 from tests.unit.warehouse.conftest import START, compact, lake_files, mirror_in
+from tests.unit.warehouse.test_loading import zeros
 
 PROJECTS = ("dewiki", "enwiki", "frwiki")
 ASKED = (
@@ -178,7 +179,8 @@ def test_hours_leave_in_bounded_steps_and_one_that_is_loaded_again_is_held_until
     plan = mirror.warehouse.movable_changes(mirror.lake.hour(3))
     with monkeypatch.context() as patch:
         # a step removes so many rows or a single hour
-        patch.setattr("resources.warehouse.compaction.window._ROWS", 1)
+        first = mirror.warehouse.movable_changes(mirror.lake.hour(1)).row_count
+        patch.setattr("resources.warehouse.compaction.window._ROWS", first)
         steps = [mirror.warehouse.move_window(mirror.lake.hour(3)) for _ in range(4)]
     assert steps.pop() is None
     assert [step.first_hour for step in steps] == [mirror.lake.hour(n) for n in range(3)]
@@ -244,6 +246,13 @@ def test_without_its_file_an_hour_is_missed_loudly_and_comes_back_by_loading_it_
     load(mirror, [1], applied=False)
     with pytest.raises(LakeFileError, match="which needs only the archive"):
         mirror.warehouse.apply_changes()
+    path.write_bytes(whole)
+    zeros(path)
+    with pytest.raises(
+        LakeFileError, match=rf"(?s)Older rows that .* cannot be read: .*{path.name} is damaged: .*Nothing"
+    ):
+        mirror.warehouse.apply_changes()
+    path.unlink()
     load(mirror, [0, 2])
     plain = make()
     load(plain, range(4))
@@ -277,8 +286,7 @@ def test_a_moved_data_folder_finds_older_changes_again(older, data):
     close_all()
     shutil.copytree(older.data, data)
     assert (Warehouse(data).published_window(), Warehouse(data).relocate()) == (START + timedelta(hours=2), 2)
-    elsewhere = data.rename(data.with_name("it's elsewhere"))
-    moved = Warehouse(elsewhere, clock=older._clock)
+    moved = Warehouse(data.rename(data.with_name("it's elsewhere")), clock=older._clock)
     assert moved.relocate() == 2
     with moved.connect_published() as connection:
         found = connection.sql("SELECT * FROM article_changes ORDER BY ALL").to_arrow_table()

@@ -49,8 +49,7 @@ def test_states_follow_one_another_and_what_is_loaded_stays_loaded(lake, warehou
 def test_load_notes_the_statuses_of_the_others_in_the_same_transaction_and_hours_without_rows(lake, warehouse, status):
     file = lake.file(0, [])
     absent = status(0, HourState.ABSENT, "Not in the list.", project="frwiki")
-    load = warehouse.load_hour(lake.hour(0), [file], [absent, status(0, HourState.MISSING)])
-    assert load.changed
+    assert warehouse.load_hour(lake.hour(0), [file], [absent, status(0, HourState.MISSING)]).changed
     assert states(warehouse, lake) == {0: "empty"}
     assert states(warehouse, lake, "frwiki") == {0: "absent"}
     for known, is_news in ((absent, False), (replace(absent, state=HourState.MISSING), True)):
@@ -91,8 +90,7 @@ def test_hours_that_were_mistyped_leave_nothing(lake, warehouse, status):
     assert (states(warehouse, lake), warehouse.project_states(published=False)) == ({}, [])
     load(lake, warehouse, 300)
     warehouse.record_statuses(gone)
-    lost = status(301, HourState.PAST_RETENTION, "The service no longer has it.")
-    warehouse.record_statuses([lost])
+    warehouse.record_statuses([status(301, HourState.PAST_RETENTION, "The service no longer has it.")])
     warehouse.fill_coverage(["enwiki"], [0], lake.hour(302))
     assert states(warehouse, lake) == {300: "loaded", 301: "past_retention"}
 

@@ -274,8 +274,7 @@ def check(lake, memory, steps, order):
         memory.load(file)
         memory.apply()
 
-    assert advanced == rebuilt
-    assert memory.state() == rebuilt
+    assert advanced == memory.state() == rebuilt
 
     if not has_ties(counting, by_total_order):
         assert comparable(articles) == comparable(live_rows(counting, by_total_order))

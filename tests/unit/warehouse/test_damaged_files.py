@@ -148,8 +148,7 @@ def test_a_ledger_that_names_other_files_shows_none_of_them(lake, warehouse):
             victim.write_bytes(file.path.read_bytes())
             own = file.path.relative_to(warehouse.data / "lake").as_posix()
             connection.execute("UPDATE loads SET lake_path = ? WHERE lake_path = ?", [name, own])
-    made = warehouse.publish()
-    found = {str(file) for file in made.faulty_lake_files}
+    found = {str(file) for file in warehouse.publish().faulty_lake_files}
     assert found == {f"{name} is not the name of a lake file" for name in names}
     assert warehouse.sql("SELECT wikitext FROM article_bodies ORDER BY 1").rows == [("text 4",), ("text 5",)]
     # what repairs it leaves the files alone
@@ -181,8 +180,7 @@ def test_damage_without_a_trace_in_the_times_is_found_when_a_view_is_made(lake, 
     """As of a disk that loses bits: neither size nor times change."""
     path = fill(lake, warehouse)[0].path
     warehouse.publish()
-    content = path.read_bytes()
-    path.write_bytes(content[:-8] + b"\xff\xff\xff\x7fPAR1")
+    path.write_bytes(path.read_bytes()[:-8] + b"\xff\xff\xff\x7fPAR1")
     monkeypatch.setattr(faults_, "_MARGIN_NS", -3600 * 10**9)
     assert warehouse.load_hour(lake.hour(3), [lake.file(3, [lake.change(9, "New", 200, wikitext="text 3")])]).changed
     made = warehouse.publish()
@@ -194,8 +192,7 @@ def test_a_noted_file_is_left_out_until_it_is_replaced(lake, warehouse):
     path = fill(lake, warehouse)[0].path
     name = path.relative_to(warehouse.data / "lake").as_posix()
     warehouse.note_damage(name, "page 3")
-    made = warehouse.publish()
-    assert named(made.faulty_lake_files) == f"{name} is damaged: page 3"
+    assert named(warehouse.publish().faulty_lake_files) == f"{name} is damaged: page 3"
     content = path.read_bytes()
     path.unlink()
     path.write_bytes(content)

@@ -1,7 +1,6 @@
 """Datasets declared nowhere else: their tables, loads, coverage and publication follow the declaration."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pyarrow.parquet as pq
 import pytest
@@ -11,10 +10,9 @@ from resources.datasets import Dataset, Family
 from resources.tables import Column, HourState, Table
 from resources.tables.declaration import BATCH_HOUR, INT, PROJECT_AND_NAMESPACE, SNAPSHOT_VERSION, TEXT
 from resources.warehouse import HourStatus, LakeFileError, Snapshot
-from tests.builds import loaded_digests
+from tests.builds import ask, loaded_digests
 from tests.declared import also
 
-START = datetime(2026, 1, 1, tzinfo=UTC)
 THING = (Column("thing_id", INT, "Number of the thing.", "identifier", required=True), Column("label", TEXT, "Label."))
 BODY = Column("body", TEXT, "Its text.", body=True)
 
@@ -116,6 +114,9 @@ def test_a_snapshot_replaces_the_version_before(lake, warehouse):
     first = warehouse.load_snapshot(cards(lake, "a", ["x", "y"]))
     assert (first.changed, first.row_count, first.boundary_at, first.dropped_versions) == (True, 2, None, ())
     warehouse.load_snapshot(cards(lake, "c", ["f"], "frwiki"))
+    # without a boundary, from when it was exported
+    exported = "SELECT date_trunc('second', source_at) FROM snapshots WHERE table_name = 'cards'"
+    assert ask(warehouse, exported) == [(lake.hour(3),)] * 2
     assert not warehouse.load_snapshot(cards(lake, "a", ["x", "y"])).changed
     second = warehouse.load_snapshot(cards(lake, "b", ["z"]))
     assert second.dropped_versions == ("a" * 32,)
@@ -155,6 +156,7 @@ def test_an_entity_and_a_page_of_one_hour_and_place_hide_nothing_of_each_other(l
     warehouse.publish()
     entities = warehouse.sql("SELECT entity_id, count(*) FROM entity_bodies GROUP BY ALL ORDER BY ALL").rows
     assert entities == [("Q0", 1), ("Q1", 1)]
+    assert warehouse.sql("SELECT entity_id, version_id FROM entities ORDER BY ALL").rows == [("Q0", 2), ("Q1", 2)]
     assert warehouse.sql("SELECT batch_hour, count(*) FROM article_bodies GROUP BY ALL ORDER BY ALL").rows == [
         (lake.hour(number), 2) for number in range(2)
     ]

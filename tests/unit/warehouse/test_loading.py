@@ -39,8 +39,7 @@ def test_reload_loads_the_same_content_again_without_calling_it_redone(lake, war
     file = lake.file(0, [lake.change(1, "A", 1)])
     warehouse.load_hour(lake.hour(0), [file])
     warehouse.apply_changes()
-    load = warehouse.load_hour(lake.hour(0), [file], reload=True)
-    assert load.changed
+    assert warehouse.load_hour(lake.hour(0), [file], reload=True).changed
     assert count(warehouse) == 1
     assert ask(warehouse, "SELECT load_count FROM hours") == [(1,)]
     assert warehouse.pending_hours() == [lake.hour(0)]

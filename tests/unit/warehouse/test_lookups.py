@@ -78,9 +78,8 @@ def test_a_page_of_a_rejected_line_is_asked_for_again_after_ten_minutes(lake, wa
         clock.now = start + timedelta(minutes=minutes)
         counts.append(len(warehouse.uncertain_pages(["enwiki"], [0], 10, clock())))
     assert counts == [0, 1]
-    assert warehouse.uncertain_pages(["frwiki"], [0], 10, clock()) == []
-    assert warehouse.uncertain_pages(["enwiki"], [14], 10, clock()) == []
-    assert warehouse.uncertain_pages(["enwiki"], [0], 0, clock()) == []
+    for asked in ((["frwiki"], [0], 10), (["enwiki"], [14], 10), (["enwiki"], [0], 0)):
+        assert warehouse.uncertain_pages(*asked, clock()) == []
     # of many lines, the newest ones
     monkeypatch.setattr("resources.warehouse.load.lookups._MOST_LINES", 1)
     warehouse.load_hour(lake.hour(1), [lake.file(1, [], rejects=[b'{"name":"B","event": spoiled'])])

@@ -37,8 +37,7 @@ def test_passes_follow_from_rows_and_memory(warehouse, limit, rows, passes):
 
 
 def rebuild(data, limit):
-    warehouse = Warehouse(Path(data), memory_limit=limit)
-    tell(warehouse.rebuild_articles().written_count)
+    tell(Warehouse(Path(data), memory_limit=limit).rebuild_articles().written_count)
 
 
 def compact(data):

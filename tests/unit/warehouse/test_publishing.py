@@ -215,7 +215,9 @@ def test_publication_waits_for_the_lock(published, lake, name):
     impatient = Warehouse(published.data, lock_timeout=0.05)
     with (
         filelock.FileLock(published.data / "state" / name),
-        pytest.raises(WarehouseBusyError, match=r"could not publish\. Nothing was changed") as caught,
+        pytest.raises(
+            WarehouseBusyError, match=r"for more than 0 s, so .* could not publish\. Nothing was changed"
+        ) as caught,
     ):
         impatient.publish()
     assert caught.value.retryable
@@ -233,6 +235,7 @@ def test_build_file_made_anew_is_published_though_it_counts_the_same(lake, wareh
     warehouse.build_path.unlink()
     warehouse.create()
     load(1, "B")
+    warehouse.create()  # it is there
     assert warehouse.unpublished_revision() == first.revision
     warehouse.note_complete()
     assert warehouse.publish().changed
@@ -240,8 +243,10 @@ def test_build_file_made_anew_is_published_though_it_counts_the_same(lake, wareh
     assert warehouse.sql("SELECT name FROM articles").rows == [("B",)]
 
 
-def test_open_reader_keeps_its_file_and_a_new_one_sees_the_next(published, lake):
+def test_open_reader_keeps_its_file_and_a_new_one_sees_the_next(published, lake, monkeypatch):
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
     with published.connect_published() as reader:
+        assert reader.execute("SELECT current_setting('TimeZone')").fetchall() == [("UTC",)], "wherever the machine is"
         # a load leaves alone what a publication has put on disk for want of memory: neither holds the other's lock, so
         # an hour is loaded while the copy is made ready
         with published._connector.open_file(published.data / "warehouse.duckdb.4711.tmp") as connection:
@@ -261,8 +266,7 @@ def test_open_reader_keeps_its_file_and_a_new_one_sees_the_next(published, lake)
 
 def test_a_publication_removes_a_stale_log_sweeps_leftovers_and_mends_a_moved_data_folder(published, tmp_path):
     # of somebody who wrote into the published file, and of a killed publication
-    names = ["warehouse.duckdb.wal", "warehouse.duckdb.4711.tmp", "warehouse.duckdb.4711.tmp.wal"]
-    for name in names:
+    for name in ["warehouse.duckdb.wal", "warehouse.duckdb.4711.tmp", "warehouse.duckdb.4711.tmp.wal"]:
         (published.data / name).write_bytes(b"left over")
     (published.data / "warehouse.duckdb.4711.tmp.spill").mkdir()
     assert published.publish({"service": "next"}).changed

@@ -34,8 +34,7 @@ def test_snapshot_becomes_current_whole(lake, warehouse, state):
     # a page whose last event was a change of visibility is there, a deleted one is not
     others = [lake.change(4, "D", 50, "visibility-change"), lake.change(5, "E", 51, "delete")]
     chunks = [[lake.change(1, "A", 1), lake.change(2, "B", 2)], [], [lake.change(3, "C", 65), *others]]
-    snapshot = lake.snapshot(chunks)
-    load = warehouse.load_snapshot(snapshot)
+    load = warehouse.load_snapshot(lake.snapshot(chunks))
     assert (load.changed, load.is_base, load.file_count, load.row_count, load.duplicate_count) == (True, True, 3, 5, 0)
     assert load.boundary_at == lake.hour(0) + timedelta(minutes=55)
     assert articles(warehouse) == [], "nothing moves before it is applied"
@@ -115,8 +114,7 @@ def test_replaced_versions_stay_and_older_ones_go(lake, warehouse):
         *((made[2].snapshot_version,), (made[3].snapshot_version,))
     ]
     assert counts(warehouse)[:2] == [2, 2]
-    late = warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 350)]]), keep_replaced=2)
-    assert not late.is_base
+    assert not warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 350)]]), keep_replaced=2).is_base
     assert warehouse.apply_changes().renewed_projects == ("enwiki",)
     assert ask(warehouse, "SELECT version_id FROM articles") == [(1400,)]
     assert not warehouse.apply_changes().changed
@@ -134,12 +132,14 @@ def test_project_that_is_dropped_is_forgotten_and_can_come_back(lake, warehouse,
     template = lake.file(0, [lake.change(2, "B", 57, "delete"), lake.change(4, "T", 3)], namespace=10)
     warehouse.load_snapshot(snapshot)
     warehouse.load_hour(lake.hour(0), [hour, template])
+    warehouse.load_lookups([lake.lookups(90, ("B", None))])
     warehouse.apply_changes()
     warehouse.load_hour(lake.hour(0), [other])
     dropped = warehouse.drop_project("enwiki")
     assert (dropped.hours, dropped.renewed_projects) == ((lake.hour(0),), ("enwiki",))
     assert ask(warehouse, "SELECT name FROM articles") == [("F",)]
     assert counts(warehouse) == [0, 1, 1, 0, 0]
+    assert ask(warehouse, "SELECT count(*) FROM lookups") == [(0,)]
     assert ask(warehouse, "SELECT DISTINCT project_id FROM hours") == [("frwiki",)]
     assert [row.project_id for row in warehouse.project_states(published=False)] == ["frwiki"]
     assert agrees_with_rebuild(warehouse, state)
@@ -150,25 +150,26 @@ def test_project_that_is_dropped_is_forgotten_and_can_come_back(lake, warehouse,
     assert agrees_with_rebuild(warehouse, state)
 
 
-def test_base_that_is_loaded_anew_with_older_rows_gives_way_to_the_one_beneath(lake, warehouse, state):
+def test_base_that_is_loaded_anew_with_older_rows_gives_way_to_the_one_beneath(lake, warehouse, state, clock):
     warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 100), lake.change(2, "B", 90)]]))
+    clock.now += timedelta(hours=1)
     warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 200)]], version="e" * 32))
     warehouse.apply_changes()
     assert articles(warehouse) == [(1, "A")]
-    load = warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 50)]], version="e" * 32))
-    assert not load.is_base
+    with warehouse.auditing() as auditor:  # of the newest
+        audits = auditor.snapshots(["enwiki_namespace_0"], datasets.SNAPSHOT_ARTICLES)
+    assert [(audit.row_count, audit.expected_count) for audit in audits.values()] == [(1, 1)]
+    assert not warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 50)]], version="e" * 32)).is_base
     assert warehouse.apply_changes().renewed_projects == ("enwiki",)
     assert articles(warehouse) == [(1, "A"), (2, "B")]
     assert agrees_with_rebuild(warehouse, state)
 
 
 def test_equal_boundaries_are_told_apart_by_the_version_whatever_was_loaded_first(lake, warehouse):
-    rows = [lake.change(1, "A", 70)]
-    same = [lake.snapshot([rows], tag=str(number)) for number in range(3)]
+    same = [lake.snapshot([[lake.change(1, "A", 70)]], tag=str(number)) for number in range(3)]
     bases = []
     for snapshot in (*same, *reversed(same)):
-        load = warehouse.load_snapshot(snapshot, reload=True)
-        assert load.boundary_at == lake.hour(1)
+        assert warehouse.load_snapshot(snapshot, reload=True).boundary_at == lake.hour(1)
         bases.append(ask(warehouse, "SELECT snapshot_version FROM internal.bases"))
     assert bases[2:] == [[(max(snapshot.snapshot_version for snapshot in same),)]] * 4
     hours = [hour for (hour,) in ask(warehouse, "SELECT DISTINCT source_at FROM snapshots")]
@@ -204,25 +205,31 @@ def test_files_that_are_not_whole_change_nothing(lake, warehouse):
         warehouse.load_snapshot(bad)
     with pytest.raises(LakeFileError, match="1 of its 2 files"):
         warehouse.load_snapshot(replace(bad, files=(one, one)))
+    many = lake.snapshot([[lake.change(number, "A", 300)] for number in range(7)])
+    for file in many.files:
+        zeros(file.path)
+    with pytest.raises(LakeFileError, match=r"(?s)^7 of the files .* and 2 more\. Nothing was loaded") as told:
+        warehouse.load_snapshot(many)
+    assert str(told.value).count("lake file ") == 5
     assert counts(warehouse) == before
     assert articles(warehouse) == [(1, "A")]
 
 
 def test_rejects_of_a_snapshot_are_kept_and_go_with_it(lake, warehouse, tmp_path):
-    snapshot = lake.snapshot([[lake.change(1, "A", 1)]])
+    snapshot = lake.snapshot([[lake.change(1, "A", 1)], [lake.change(2, "B", 1)]])
     line = {"archive": "a.tar.gz", "member": "m", "line_number": 3, "byte_offset": 9, "reason": "not JSON", "raw": b"{"}
     line |= {"raw_bytes": 1, "raw_path": None, "raw_offset": None}
     path = tmp_path / "rejects.parquet"
     schema = pa.schema([field for field in REJECTED_LINES.schema if field.name in line])
     pq.write_table(pa.Table.from_pylist([line], schema=schema), path)
-    file = replace(snapshot.files[0], rejects_path=path, reject_count=1)
+    first, second = snapshot.files
+    file = replace(second, rejects_path=path, reject_count=1)
     spoilt = path.with_name("spoilt.parquet")
     optional = pa.schema([field.with_nullable(True) for field in schema])
     pq.write_table(pa.Table.from_pylist([line | {"reason": None}], schema=optional), spoilt)
     with pytest.raises(LakeFileError, match=rf"enwiki_namespace_0 .*: rejects file {spoilt} \(no value in reason"):
-        warehouse.load_snapshot(replace(snapshot, files=(replace(file, rejects_path=spoilt),)))
-    load = warehouse.load_snapshot(replace(snapshot, files=(file,)))
-    assert load.reject_count == 1
+        warehouse.load_snapshot(replace(snapshot, files=(first, replace(file, rejects_path=spoilt))))
+    assert warehouse.load_snapshot(replace(snapshot, files=(first, file))).reject_count == 1
     source = "SELECT project_id, raw FROM rejects JOIN snapshots USING (source_at, project_id)"
     assert ask(warehouse, source) == [("enwiki", b"{")]
     warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 99)]]), keep_replaced=0)
@@ -236,8 +243,7 @@ def test_bodies_of_snapshots_and_hours_are_one_join_away(lake, warehouse):
     warehouse.load_snapshot(replace(again, exported_at=again.exported_at + timedelta(days=1)))
     warehouse.load_hour(lake.hour(1), [lake.file(1, [base[2], lake.change(1, "A", 110, html="a1")], rejects=[b"x"])])
     warehouse.load_snapshot(lake.snapshot([[lake.change(4, "F", 1, html="f0")]], "frwiki"))
-    made = warehouse.publish()
-    assert made.lake_file_count == 5
+    assert warehouse.publish().lake_file_count == 5
     joined = (
         "SELECT name, html FROM articles JOIN article_bodies USING (project_id, article_id, version_id, source_at) "
         "ORDER BY name"

@@ -300,8 +300,7 @@ def test_what_is_damaged_or_missing_is_left_out_and_what_is_not_listed_is_not_re
     (stage.path / "lake/t/b.parquet").write_bytes(b"other row")
     (stage.path / "lake/extra").write_bytes(b"foreign")
     outside = stage.seen(stage.path, stage.victim)
-    done = stage.restore()
-    assert sorted(done.damaged) == [FIRST, "lake/t/b.parquet"]
+    assert sorted(stage.restore().damaged) == [FIRST, "lake/t/b.parquet"]
     assert {path.name for path in (stage.data / "lake").rglob("*") if path.is_file()} == set()
     assert (stage.data / "archive/batches/c.tar.gz").read_bytes() == b"an archive"
     assert stage.seen(stage.path, stage.victim) == outside

@@ -29,8 +29,7 @@ def test_all_forms_of_tar(lake, rows, form):
     data = tar_bytes([(name, lake.lines(lake.record(1), b"{}"))], format=form, encoding="utf-8")
     # in two gzip members of different levels
     made = convert(lake.from_bytes(gzip.compress(data[:700], 0) + gzip.compress(data[700:], 9)), lake.layout)
-    assert made.row_count == 1
-    assert [row["member"] for row in rows(made.rejects_path)] == [name]
+    assert (made.row_count, [row["member"] for row in rows(made.rejects_path)]) == (1, [name])
 
 
 def test_a_member_without_lines_is_an_empty_hour_and_a_missing_archive_none(lake, rows):
@@ -72,8 +71,7 @@ def test_what_is_no_archive_is_said_and_keeps_no_buffer(lake, monkeypatch):
 def test_cut_off_gzip_names_member_and_offset(lake, small_blocks):
     rng = random.Random(1)
     body = {"html": "", "wikitext": rng.randbytes(2000).hex()}
-    archive = lake.archive(lake.lines(*(lake.record(n, article_body=body) for n in range(60))))
-    whole = archive.path.read_bytes()
+    whole = lake.archive(lake.lines(*(lake.record(n, article_body=body) for n in range(60)))).path.read_bytes()
     error = refusal(lake, whole[: len(whole) // 2])
     assert error.member == "enwiki_namespace_0_0.ndjson"
     assert 2048 < error.offset < 1_000_000

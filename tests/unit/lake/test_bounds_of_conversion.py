@@ -167,8 +167,7 @@ def line_of(number: int, html: bytes) -> tuple[bytes, bytes]:
 def converted(folder: Path, *numbers: int) -> dict:
     """The counts of conversions in another process, and its peak of memory."""
     words = [sys.executable, "-c", CONVERT, folder / "a.tar.gz", folder / "data", *map(str, numbers)]
-    done = subprocess.run(words, check=True, capture_output=True, cwd=ROOT, timeout=500)
-    return json.loads(done.stdout)
+    return json.loads(subprocess.run(words, check=True, capture_output=True, cwd=ROOT, timeout=500).stdout)
 
 
 SHORT = b"".join(b"".join(line_of(n, b"")) for n in range(5000))

@@ -14,7 +14,6 @@ from resources.lake.live import LiveLake
 from tests.unit.lake.conftest import page_record
 
 DAY = timedelta(days=1)
-MICROSECOND = timedelta(microseconds=1)
 FAR = "9999-12-31T23:59:59.999999Z"
 
 
@@ -55,7 +54,7 @@ def test_of_every_dataset_what_is_more_than_a_day_later_is_rejected(lake, rows):
         record(6, {"date_published": at(lake.hour)}) | {"date_created": FAR, "date_previously_modified": FAR},
     ]
     late = [
-        record(7, {"date_published": at(latest + MICROSECOND)}),
+        record(7, {"date_published": at(latest + timedelta(microseconds=1))}),
         record(8, {"date_published": FAR, "date_created": at(lake.hour)}, at(lake.hour)),
         record(9, {"date_created": FAR}, at(lake.hour)),
         record(10, {}, FAR),

@@ -62,7 +62,6 @@ def test_real_entities_come_back_as_they_went_in(how):
 def test_a_delete_has_no_entity_and_a_statement_with_a_key_twice_is_rejected(how):
     gone = f'{START},"event":{{"type":"delete","date_published":"2026-11-19T05:10:12Z"}}}}'
     twice = f'{START},"entity":{{"statements":{{"P1":[],"P1":[]}}}}}}'
-    empty = START.replace("Q42", "") + "}"
-    rows = read(gone, twice, empty)
+    rows = read(gone, twice, START.replace("Q42", "") + "}")
     assert rows.batch["change_type"].to_pylist() == ["delete"]
     assert rows.rejects["reason"].to_pylist() == ["The key P1 appears twice in one object.", "name is empty."]

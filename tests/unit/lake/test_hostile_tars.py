@@ -105,8 +105,7 @@ def test_a_size_that_no_member_can_have(lake, field, kind):
 @pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK])
 @pytest.mark.parametrize("size", [2 << 20, 1 << 40])
 def test_a_header_is_not_believed_in_what_it_claims(lake, kind, size):
-    field = b"\x80" + size.to_bytes(11, "big")
-    told = refusal(lake, header("p", 0, kind, size_field=field) + bytes(3 << 20))
+    told = refusal(lake, header("p", 0, kind, size_field=b"\x80" + size.to_bytes(11, "big")) + bytes(3 << 20))
     assert "the headers before a member exceed 1,048,576 bytes" in told
 
 
@@ -149,8 +148,7 @@ def test_a_name_that_cannot_be_shown_as_it_is(lake, rows, name, way):
     [shown] = {row["member"] for row in rows(made.rejects_path)}
     assert shown.startswith(begins)
     assert len(shown) < 220
-    told = refusal(lake.elsewhere("cut"), tar[:-900])
-    assert shown in told
+    assert shown in refusal(lake.elsewhere("cut"), tar[:-900])
 
 
 #: Headers whose fields have no equals sign: readers that look for it go through all that follows, to the zeros.
@@ -234,8 +232,7 @@ def test_members_behind_zeros_are_read_and_told_of(lake, rows, zeros, apart):
     ],
 )
 def test_anything_else_behind_the_end_is_damage(lake, tail, told):
-    whole = member("a.ndjson", lake.lines(lake.record(1))) + END
-    assert told in refusal(lake, whole + tail)
+    assert told in refusal(lake, member("a.ndjson", lake.lines(lake.record(1))) + END + tail)
 
 
 def test_bytes_behind_the_gzip_data_are_damage(lake):

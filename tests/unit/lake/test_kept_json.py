@@ -39,8 +39,7 @@ def read(block: bytes, bodies: frozenset[str] = STRUCTURED_ARTICLES.table.bodies
 
 
 def test_the_text_is_kept_as_it_is_written(how):
-    block = "".join(f'{START},"sections":{text},"infobox":{text}}}\n' for text in KEPT).encode()
-    rows = read(block)
+    rows = read("".join(f'{START},"sections":{text},"infobox":{text}}}\n' for text in KEPT).encode())
     assert len(rows.rejects) == 0
     for column in ("sections_json", "infobox_json"):
         assert rows.batch.column(column).to_pylist() == KEPT

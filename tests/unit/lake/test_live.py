@@ -114,8 +114,7 @@ def test_it_says_how_each_run_read_the_stream(layout):
 def test_a_clock_that_is_set_back_and_comes_again_to_the_same_hour_loses_nothing(layout, monkeypatch):
     monkeypatch.setattr("resources.lake.live._MERGED", 4)
     lake = lake_of(layout)
-    hours = [0] * 3 + [-1] * 5 + [0] * 10
-    for number, hour in enumerate(hours):
+    for number, hour in enumerate([0] * 3 + [-1] * 5 + [0] * 9 + [1]):
         lake.add([lines(record(number % 3, number))], NOW + timedelta(hours=hour))
         while lake.merge() is not None:
             pass
@@ -154,8 +153,7 @@ def test_the_service_leaves_out_zeros_so_an_event_without_a_place_is_the_first_o
 
 
 def test_a_newest_file_that_cannot_be_read_is_named(layout):
-    step = lake_of(layout).add([lines(record(1, 1))], NOW)
-    step.path.write_bytes(b"PAR1")
+    lake_of(layout).add([lines(record(1, 1))], NOW).path.write_bytes(b"PAR1")
     told = r"Nothing was changed\. Remove this file\. If this was the newest file, the stream then resumes after"
     with pytest.raises(LakeError, match=told):
         lake_of(layout).add([lines(record(1, 2))], NOW)

@@ -49,8 +49,7 @@ def test_lines_of_every_length_become_rows_or_rejects_whole(lake, rows):
     every = {f"enwiki_namespace_0_{number}.ndjson": data for number, data in enumerate(datas)}
     rejected = rows(made.rejects_path)
     expected = sum(1 for data in datas for line in data.split(b"\n") if line.strip(b" \t\r"))
-    assert made.row_count + made.reject_count == expected
-    assert made.ndjson_bytes == sum(map(len, datas))
+    assert (made.row_count + made.reject_count, made.ndjson_bytes) == (expected, sum(map(len, datas)))
     places = [(r["member"], r["line_number"]) for r in rejected]
     assert places == sorted(places)
     for reject in rejected:
@@ -133,8 +132,7 @@ def test_the_longest_record_decides_the_digest_where_it_is_not_the_usual_one(lak
 
 
 def test_lines_of_a_mebibyte_are_whole_in_their_rows(lake, rows):
-    made = lake.convert(b"x" * RAW_BYTES_MAX, b"y" * RAW_BYTES_MAX + b"\r")
-    first, second = rows(made.rejects_path)
+    first, second = rows(lake.convert(b"x" * RAW_BYTES_MAX, b"y" * RAW_BYTES_MAX + b"\r").rejects_path)
     assert (len(first["raw"]), first["raw_path"]) == (RAW_BYTES_MAX, None)
     assert (len(second["raw"]), second["raw_offset"]) == (4096, 0)
     assert whole(lake, second) == b"y" * RAW_BYTES_MAX + b"\r"
@@ -179,8 +177,7 @@ def test_row_groups_of_rejects_are_neither_many_nor_large(lake, small_blocks):
     made = lake.convert(*(b"bad" if n % 3 else b"b" * 1000 for n in range(1000)))
     groups = pq.ParquetFile(made.rejects_path).metadata
     assert (made.reject_count, groups.num_row_groups) == (1000, 1)
-    monster = lake.elsewhere("monster")
-    made = monster.convert(*(b"%d" % n + b"b" * 1_000_000 for n in range(25)))
+    made = lake.elsewhere("monster").convert(*(b"%d" % n + b"b" * 1_000_000 for n in range(25)))
     groups = pq.ParquetFile(made.rejects_path).metadata
     sizes = [groups.row_group(number).total_byte_size for number in range(groups.num_row_groups)]
     assert (len(sizes), max(sizes) < 20 << 20) == (3, True)

@@ -89,8 +89,7 @@ def test_recorded_articles_convert_without_reject_or_loss(lake, rows, how):
         lines = lake.lines(*(json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode() for record in mine))
         for char in "<>&\u2028\u2029":  # as the service writes them
             lines = lines.replace(char.encode(), f"\\u{ord(char):04x}".encode())
-        archive = lake.archive(lines, identifier=f"{project}_namespace_0")
-        made = convert(archive, lake.layout)
+        made = convert(lake.archive(lines, identifier=f"{project}_namespace_0"), lake.layout)
         assert (made.row_count, made.rejects_path) == (len(mine), None)
         for record, row in zip(mine, rows(made.path), strict=True):
             assert rebuilt(row) == with_type(normal_record(record))

@@ -42,8 +42,7 @@ def test_a_list_is_written_once_and_as_declared(lake, monkeypatch):
     assert first.path == lake.layout.lake / "codes" / f"codes.{first.digest[:8]}.parquet"
     assert (first.row_count, again.row_count, other.row_count) == (1, 1, 2)
     for dataset in datasets.LISTS:
-        made = convert_list(dataset, b"[]", lake.layout)
-        assert pq.read_schema(made.path).equals(dataset.table.schema)
+        assert pq.read_schema(convert_list(dataset, b"[]", lake.layout).path).equals(dataset.table.schema)
     monkeypatch.setattr(lists, "LISTS_VERSION", lists.LISTS_VERSION + 1)
     assert convert_list(named("codes"), b'[{"identifier":"wiki"}]', lake.layout).path != first.path
 

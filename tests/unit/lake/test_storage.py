@@ -33,8 +33,7 @@ class MemoryStorage(Storage):
 
     def list(self, folder: Path, pattern: str = "**/*") -> list[Path]:
         below = (path for path in self.files if path.is_relative_to(folder))
-        tail = pattern.removeprefix("**/")
-        return sorted(path for path in below if path.relative_to(folder).match(tail))
+        return sorted(path for path in below if path.relative_to(folder).match(pattern.removeprefix("**/")))
 
     def delete(self, path: Path) -> None:
         self.files.pop(path, None)

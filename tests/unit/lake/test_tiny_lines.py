@@ -110,8 +110,7 @@ def test_many_different_ones_share_a_reason_and_equal_ones_have_theirs(lake, row
         assert {*reasons[64:100]} == {*reasons[164:]} == {common}
         assert reasons[:64] == reasons[100:164]
         assert common not in reasons[:64]
-    lines = [b"%d" % n for n in range(1000)]
-    made = lake.convert(b"{}", *lines, b"{}", b"0")
+    made = lake.convert(b"{}", *[b"%d" % n for n in range(1000)], b"{}", b"0")
     reasons = [row["reason"] for row in rows(made.rejects_path)]
     assert reasons[0] == reasons[-2] == "is_part_of.identifier is missing, and no row can be without it."
     assert reasons[1] == reasons[-1] == "A JSON object was expected, not the number 0."

@@ -215,7 +215,8 @@ def test_failed_hours_are_reported_until_they_are_loaded_and_no_others(daemon, m
 def test_runs_read_the_stream_one_after_the_other(daemon, monkeypatch):
     monkeypatch.setattr(streams, "OBSERVED_SECONDS", 0.0)
     daemon.change(max_record_mb=17, bodies=("html",))
-    keep, asked = streams.stream.keep, []
+    keep, asked, metadata, spans = streams.stream.keep, [], streams._metadata, set()
+    monkeypatch.setattr(streams, "_metadata", lambda counts, began: spans.add(began) or metadata(counts, began))
 
     def keep_and_say(client, live, state, **more):
         keep(client, live, state, **more)
@@ -244,6 +245,9 @@ def test_runs_read_the_stream_one_after_the_other(daemon, monkeypatch):
     assert asked[0]["loaded"]([now]) == set(), "nothing is published"
     seen = [event.asset_observation_data.asset_observation.metadata for event in observed]
     assert {one["files"].value for one in seen} == {1}
+    assert len(spans) == len(seen), (
+        "a rate is that since the last report, the first and a run's own since its beginning"
+    )
     for name in ("events", "files"):
         assert sum(one[name].value for one in seen) == sum(one[name] for one in found)
     kept = files_of(daemon.settings.data / "lake/live_changes")

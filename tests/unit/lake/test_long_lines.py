@@ -85,6 +85,10 @@ def test_a_conversion_whose_long_lines_were_removed_is_made_again(lake, monkeypa
     monkeypatch.setattr("resources.lake.converter.trim", lambda: trims.append(1))
     made = convert(archive, lake.layout)
     assert len(trims) == 2  # after a line that exceeds a block, and at the end
+    with Converter(workers=1, record_bytes_max=10_000) as converter:
+        for line in (b"y" * 3000, b"z"):
+            converter.convert(lake.archive(line, identifier=f"{line[:1].decode()}_namespace_0"), lake.layout)
+        assert len(trims) == 3, "a short line leaves nothing to give back"
     assert find_conversion(archive, lake.layout) is not None
     lines_file(made.rejects_path).unlink()
     assert find_conversion(archive, lake.layout) is None

@@ -85,6 +85,8 @@ def test_exports_begin_after_the_hour_and_end_before_the_list_appears(tmp_path):
             began = world.export_started_at(batch.record["is_part_of"]["identifier"], hour)
             assert timedelta(minutes=61) < began - hour < timedelta(minutes=68)
             assert began < ended(batch) < ready
+    for hour in (START + n * HOUR for n in range(40)):
+        assert world.export_started_at("wikidatawiki", hour) < world.hour_ready_at(hour)
 
 
 def test_files_overlap_until_their_own_export(world, tmp_path):

@@ -237,8 +237,7 @@ def test_batches_lists_the_mirrored_files_or_all(environ, call, hours, service):
     everything = call("batches", "--all", f"{hours[0]:%Y-%m-%dT%H}", environ=environ).out
     listed = {batch.record["identifier"] for batch in service.world.batches(hours[0])}
     assert {row.split()[0] for row in everything.splitlines()[2:]} == listed
-    newest = call("batches", environ=environ).out
-    assert newest.splitlines()[0] > title
+    assert call("batches", environ=environ).out.splitlines()[0] > title
 
 
 def test_sandbox_serves_the_account_of_the_environment_until_it_is_interrupted(forked, tmp_path):

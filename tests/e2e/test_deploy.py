@@ -199,8 +199,7 @@ def test_lock_of_the_runtime_is_the_part_of_the_whole_lock_that_the_package_need
     runtime, whole = pinned(ROOT / "requirements-runtime.lock"), pinned(ROOT / "requirements.lock")
     assert runtime == {name: whole[name] for name in runtime}
     declared = [*project["project"]["dependencies"], *project["project"]["optional-dependencies"]["dask"]]
-    here = needed(*declared, *project["dependency-groups"]["build"])
-    assert here <= runtime.keys()
+    assert needed(*declared, *project["dependency-groups"]["build"]) <= runtime.keys()
     # no tool of the developer's, whatever this machine is
     assert not runtime.keys() & {"pytest", "playwright", "mypy", "ruff", "uv", "polars", "marimo", "hypothesis"}
     assert not re.search(r"https?://|--index-url", (ROOT / "requirements-runtime.lock").read_text())

@@ -217,8 +217,7 @@ def test_executors_and_launchpad_of_both_are_their_own(project, settings):
     fields = resources.config_type.fields
     assert {f"{PREFIX}_lake", f"{PREFIX}_enterprise"} <= fields.keys()
     selection = defs.resolve_sensor_def(f"{PREFIX}_carry_to_warehouse").asset_selection
-    followed = selection.resolve(defs.resolve_asset_graph())
-    assert {key.path[0] for key in followed} == {PREFIX}
+    assert {key.path[0] for key in selection.resolve(defs.resolve_asset_graph())} == {PREFIX}
     # nothing of the definitions shows the password
     shown = json.dumps([repr(fields), [repr(job.run_config_schema) for job in defs.resolve_all_job_defs()]])
     assert settings.password.get_secret_value() not in shown

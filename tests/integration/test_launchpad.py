@@ -108,8 +108,7 @@ def test_a_run_spends_no_more_lookups_than_it_may(mirror, tmp_path):
     mirror.sandbox.faults.clear()
     for most, left in ((2, 96), (0, 96), (None, 95)):
         mirror.typed = {"ops": {"look_up": {"config": {} if most is None else {"most_lookups": most}}}}
-        metadata = mirror.run("lookups").metadata["archive/lookups", None]
-        assert metadata["budget_left"] == left
+        assert mirror.run("lookups").metadata["archive/lookups", None]["budget_left"] == left
 
 
 def again(mirror, hour, *selection):

@@ -74,8 +74,7 @@ def test_in_chunks_it_costs_one_unit_for_each_and_nothing_again(client, sandbox,
     assert [d.path for d in done] == [p.target for p in plan.files]
     assert all(md5_of(d.path) == Sidecar.read(d.path).version == d.version for d in done)
     assert not unfinished(plan)
-    size = sum(d.size_bytes for d in done)
-    assert sum(seen) == size
+    assert sum(seen) == sum(d.size_bytes for d in done)
     told = json.loads(plan.manifest.read_text())
     assert told["snapshot"]["version"] == plan.snapshot.version
     assert [f["identifier"] for f in told["files"]] == [p.identifier for p in plan.files]

@@ -89,8 +89,7 @@ def test_redone_hour_goes_after_the_grace_period_and_nothing_else(house):
     planned = house.clean(hours=24, dry_run=True)
     assert {file.path for file in planned.freed} == gone
     assert house.files() == before
-    done = house.clean(hours=24)
-    assert done == planned
+    assert house.clean(hours=24) == planned
     assert house.files() == before - gone
     assert house.clean(hours=25) == house.clean(hours=26)
     assert warehouse.sql("SELECT html FROM article_bodies").rows == [("h",)]

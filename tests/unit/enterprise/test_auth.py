@@ -54,8 +54,7 @@ def test_the_store_is_readable_by_its_owner_only_holds_no_password_and_is_of_one
     path.chmod(0o644)
     client.account.refresh()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    other = make_client(username="another", password="x-Password-9")
-    assert not other.account.status().logged_in
+    assert not make_client(username="another", password="x-Password-9").account.status().logged_in
     assert not make_client(auth_url="http://127.0.0.1:9").account.status().logged_in
     assert client.account.status().logged_in
 

@@ -92,8 +92,7 @@ def test_an_archived_list_is_read_as_it_was_landed(client, fake, hour, tmp_path)
     assert is_landed(target, sidecar.version)
     assert not is_landed(target, "0" * 32)
     assert files.md5_of(target) == sidecar.version
-    found = read_listing(target)
-    assert found == listing
+    assert read_listing(target) == listing
     target.write_bytes(b" " + listing.raw)  # a version of which the sidecar says nothing
     assert read_listing(target).url_path == ""
     (tmp_path / "batches.json.json").unlink()

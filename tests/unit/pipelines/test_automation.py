@@ -78,8 +78,7 @@ KEY = dg.AssetKey(["warehouse", "articles"])
 
 def test_names_keys_checks_and_sensors_begin_with_the_prefix_and_are_found_again_without_it():
     prefix = Prefix("mine")
-    spec = dg.AssetSpec(KEY, deps=["service"], group_name="warehouse")
-    made = prefix.asset(spec)
+    made = prefix.asset(dg.AssetSpec(KEY, deps=["service"], group_name="warehouse"))
 
     @dg.asset_check(asset=KEY, description="All of it.")
     def whole() -> dg.AssetCheckResult:

@@ -212,8 +212,7 @@ def test_map_says_everything_without_colours(survey):
 @pytest.mark.parametrize("width", [40, 64, 80, 200])
 def test_map_fits_its_terminal_and_holds_every_hour_once(survey, width):
     letters = "".join(itertools.islice(itertools.cycle("lmearp"), 72))
-    places = survey(hours=72, enwiki=letters)
-    shown = drawn(places, width).splitlines()
+    shown = drawn(survey(hours=72, enwiki=letters), width).splitlines()
     assert all(len(line) <= width for line in shown)
     cells = "".join(line.removeprefix("enwiki 0").strip() for line in shown if line.startswith("enwiki 0"))
     assert cells == letters.upper().replace("A", "a")
@@ -239,8 +238,7 @@ def test_map_is_coloured_on_a_terminal_and_brighter_where_more_happened():
 
 def test_status_as_json_holds_every_hour_and_gap(publish, tmp_path):
     publish(enwiki="l" + "p" * 3 + "l" * 44 + "mml")
-    settings = read({"WME_DATA": str(tmp_path), "WME_PROJECTS": "enwiki"})
-    report = collect(settings, 48, NOW)
+    report = collect(read({"WME_DATA": str(tmp_path), "WME_PROJECTS": "enwiki"}), 48, NOW)
     document = json.loads(json.dumps(as_json(report)))
     (place,) = document["coverage"]
     assert [hour["state"] for hour in place["hours"]] == [STATES[letter] for letter in "p" + "l" * 44 + "mml"]

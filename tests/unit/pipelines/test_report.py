@@ -278,8 +278,7 @@ def test_dagster_writes_it_and_leads_to_it(filled, instance, monkeypatch):
     troubles = [f"Trouble {number}." for number in range(60)]
     monkeypatch.setattr(statuses, "collect", lambda *_, **__: Status(troubles=troubles))
     settings = Settings(data=filled.data, projects=("enwiki",), min_free_gb=0)
-    defs = build_defs(settings)
-    result = defs.resolve_job_def("report").execute_in_process(instance=instance)
+    result = build_defs(settings).resolve_job_def("report").execute_in_process(instance=instance)
     [made_] = result.asset_materializations_for_node("published__report")
     assert made_.asset_key == published.REPORT_KEY
     metadata = {name: value.value for name, value in made_.metadata.items()}

@@ -142,8 +142,7 @@ def test_how_far_the_stream_is_kept(mirror):
     lake.begin(mirror.lake.hour(4), mirror.lake.hour(4))
     run = Run(mirror.lake.hour(4), mirror.lake.hour(4) + timedelta(seconds=100), 10, 3, 4, reset_count=2)
     newest = mirror.lake.hour(5) - timedelta(seconds=5)
-    record = event(7, 41, "e", newest)
-    lake.add([line_of(record) + b"\n"], newest, run=run)
+    lake.add([line_of(event(7, 41, "e", newest)) + b"\n"], newest, run=run)
     with files.held(mirror.data / "state" / "stream.lock", wait_seconds=0):
         running = mirror.status(4)
     assert dict(running.facts)["stream"] == (
@@ -260,8 +259,7 @@ def test_each_figure_of_the_status_is_a_metric(two):
 
 def test_a_folder_without_anything_has_what_is_known_of_it(tmp_path):
     now = datetime.fromisoformat("2026-11-01T00:00:00+00:00")
-    settings = Settings(data=tmp_path / "data")
-    samples = parsed(metrics.text(statuses.collect(settings, 48, now), now))
+    samples = parsed(metrics.text(statuses.collect(Settings(data=tmp_path / "data"), 48, now), now))
     assert samples == {("wme_status_timestamp_seconds",): now.timestamp(), ("wme_attention",): 1.0}
 
 

@@ -81,8 +81,7 @@ def test_it_is_free_for_everyone(client):
     for group in ("group_1", "group_2", "group_3"):
         client.sandbox.accounts.set_groups("sandbox", [group])
         client.login()
-        records = client.call(LIST).json()
-        assert client.call(ONE).json() in records
+        assert client.call(ONE).json() in client.call(LIST).json()
         answer = client.fetch(client.signed(f"{ONE}/download"))
         assert hashlib.md5(answer.content).hexdigest() == client.call(ONE).json()["version"]
         head = client.call(f"{ONE}/download", "HEAD")

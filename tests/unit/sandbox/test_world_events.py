@@ -324,5 +324,4 @@ def test_every_script_has_words(language):
     lexicon = Lexicon(language)
     assert len(set(lexicon.words)) == len(lexicon.words) == 7_000
     assert lexicon.sentence(lexicon.some(5)).endswith(".")
-    again = Lexicon(language)
-    assert again.words == lexicon.words
+    assert Lexicon(language).words == lexicon.words

@@ -3,10 +3,7 @@
 Without TEST_LIVE_USERNAME it is a sandbox of this process; `python -m tests.contract` sets it.
 """
 
-from __future__ import annotations
-
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -38,54 +35,54 @@ class Service:
     password: str = field(repr=False)
     downloads: bool
     session: requests.Session = field(default_factory=requests.Session, repr=False)
-    other: Service | None = None
+    other: Any = None
 
     @cached_property
-    def tokens(self) -> dict[str, Any]:
+    def tokens(self):
         answer = self.auth("login", username=self.username, password=self.password)
         # no body: a token in a report would be one too many
         assert answer.status_code == 200, f"The login was answered with {answer.status_code}."
         return answer.json()
 
     @property
-    def bearer(self) -> dict[str, str]:
+    def bearer(self):
         return {"Authorization": f"Bearer {self.tokens['access_token']}"}
 
-    def auth(self, operation: str, /, **body: Any) -> requests.Response:
+    def auth(self, operation, /, **body):
         return self.session.post(f"{self.auth_url}/v1/{operation}", json=body, timeout=SECONDS)
 
-    def user(self) -> dict[str, Any]:
+    def user(self):
         answer = self.session.post(f"{self.auth_url}/v1/get-user", headers=self.bearer, timeout=SECONDS)
         assert answer.status_code == 200
         return answer.json()
 
-    def of_group(self, group: str) -> Service | None:
+    def of_group(self, group):
         """The account here whose highest group this is."""
         return next((one for one in (self, self.other) if one and max(one.user()["groups"]) == group), None)
 
-    def call(self, path: str, method: str = "GET", **options: Any) -> requests.Response:
+    def call(self, path, method="GET", **options):
         headers = {**self.bearer, **options.pop("headers", {})}
         options.setdefault("allow_redirects", False)
         return self.session.request(method, self.base_url + path, headers=headers, timeout=SECONDS, **options)
 
-    def records(self, path: str, **body: Any) -> list[dict[str, Any]]:
+    def records(self, path, **body):
         """A list by POST."""
         answer = self.call(path, "POST", json=body)
         assert answer.status_code == 200, f"{path}: {answer.status_code}"
         return answer.json()
 
     @cached_property
-    def snapshots(self) -> list[dict[str, Any]]:
+    def snapshots(self):
         return self.records("/v2/snapshots")
 
-    def hour(self, back: int = 3) -> datetime:
+    def hour(self, back=3):
         """The start of a published hour, by the service's own clock."""
         now = parsedate_to_datetime(self.session.get(f"{self.base_url}/v2/status", timeout=SECONDS).headers["Date"])
         return now.replace(minute=0, second=0, microsecond=0) - timedelta(hours=back)
 
 
 @pytest.fixture(scope="session")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def service(tmp_path_factory):
     if "TEST_LIVE_USERNAME" in os.environ:
         given = {
             name: os.environ[f"TEST_LIVE_{name.upper()}"] for name in ("auth_url", "base_url", "username", "password")
@@ -107,7 +104,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
             yield Service(username=sandbox.username, password=sandbox.password, other=free, **at)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def pytest_terminal_summary(terminalreporter):
     if not VERDICTS:
         return
     terminalreporter.section("declared choices")

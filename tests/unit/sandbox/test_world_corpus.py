@@ -115,32 +115,6 @@ def test_blocks_of_text_count_the_sentences_that_lack_a_citation():
     assert max(counts)[0] > 1
 
 
-def test_lists_have_the_services_shapes_and_hang_together(world):
-    assert [code["identifier"] for code in world.codes()] == [
-        "wiki", "wikibooks", "wikinews", "wikiquote", "wikisource", "wikivoyage", "wiktionary", "wikiversity",
-    ]  # fmt: skip
-    assert all(list(code) == ["identifier", "name", "description"] for code in world.codes())
-    assert all(list(lang) == ["identifier", "name", "alternate_name", "direction"] for lang in world.languages())
-    assert all(list(known) == ["name", "identifier", "url", "code", "in_language"] for known in world.projects())
-    assert [(n["identifier"], n["name"]) for n in world.namespaces()] == [
-        (0, "Article"), (6, "File"), (10, "Template"), (14, "Category"),
-    ]  # fmt: skip
-    for listed in (world.codes(), world.languages(), world.projects(), world.namespaces()):
-        assert len({record["identifier"] for record in listed}) == len(listed)
-        assert all(value not in ("", None) for record in listed for value in record.values())
-    languages = {language["identifier"] for language in world.languages()}
-    codes = {code["identifier"] for code in world.codes()}
-    projects = world.projects()
-    assert (len(projects), len(languages)) == (892, 339)
-    assert len([known for known in projects if known["code"] == "wiki"]) == 334
-    assert {"enwiki", "frwiki", "simplewiki"} <= {known["identifier"] for known in projects}
-    assert languages - {known["in_language"]["identifier"] for known in projects} == {"mo", "be-tarask"}
-    assert {known["in_language"]["identifier"] for known in projects} < languages
-    assert {known["code"] for known in projects} == codes
-    assert {language["direction"] for language in world.languages()} == {"ltr", "rtl"}
-    assert all(language["alternate_name"][0].isalpha() for language in world.languages())
-
-
 @beside
 @pytest.mark.parametrize("kind", ["projects", "languages"])
 def test_lists_are_those_that_were_recorded_and_fresh_copies(world, kind):

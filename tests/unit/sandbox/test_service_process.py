@@ -178,6 +178,9 @@ def test_a_sandbox_that_prepares_is_waited_for_and_joined_and_named_if_it_does_n
     with preparing(one_project(state)) as goes_on, concurrent.futures.ThreadPoolExecutor(1) as pool:
         with pytest.raises(SandboxConflictError, match=f"in process {os.getpid()} serves .* not as sandbox-2-"):
             attach(one_project(state, seed=2))
+        starting = rf"serving {state} from process {os.getpid()} \(still starting\)\. Use or stop"
+        with pytest.raises(SandboxConflictError, match=starting), running(one_project(state)):
+            pass
         with monkeypatch.context() as patch:
             patch.setattr(process, "_STALLED_SECONDS", 0.1)
             with pytest.raises(SandboxStartError, match=f"End that process with `kill {os.getpid()}`, then run"):

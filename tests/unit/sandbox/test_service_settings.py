@@ -3,9 +3,11 @@
 import gzip
 import shutil
 import sys
+import threading
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -74,18 +76,14 @@ def test_the_command_line_carries_all_settings(tmp_path, corpus):
         (["--projects", "enwiki,frwki"], "--projects: The sandbox has no project 'frwki'; did you mean frwiki or "),
         (["--namespaces", "0,1"], "--namespaces: the service does not have namespace 1; use one of 0, 6, 10, 14."),
         (["--namespaces", "x"], "--namespaces: input should be a valid integer, "),
-        (["--changes-per-hour", "0"], "--changes-per-hour: input should be greater than or equal to 1; the value is '"),
         (["--speed", "0"], "--speed: input should be greater than 0; the value is '0'."),
         (["--idle", "0"], "--idle: input should be greater than 0; the value is '0'."),
-        (["--prepare", "49"], "--prepare: input should be less than or equal to 48; the value is '49'."),
         (["--account", ".."], "--account: '..' is not a valid account; use NAME or NAME:GROUP with a group from "),
         (["--speed", "361"], "--speed: input should be less than or equal to 360; the value is '361'."),
         (["--stream-rate", "nan"], "--stream-rate: input should be a finite number; the value is "),
         (["--port", "99999"], "--port: input should be less than or equal to 65535; the value is '99999'."),
-        (["--object-port", "-1"], "--object-port: input should be greater than or equal to 0; the value is '-1'."),
         (["--prjects", "enwiki"], "There is no option --prjects; did you mean --projects"),
         (["frwiki"], "'frwiki' is not an option. Run `wme sandbox --help` to list the options."),
-        (["--articles", "0"], "--articles: input should be greater than or equal to 1; the value is '0'."),
         (["--idle", "nan"], "--idle: input should be a finite number; the value is "),
         (["--now", "2025-03-09T05:00:00"], "--now: input should have timezone info; the value is '2025-03-09T05:"),
         (["--now", "9999-12-31T23:00:00Z"], "--now: the year must be between 2021 and 2040, not 9999."),
@@ -105,6 +103,35 @@ def test_a_wrong_call_ends_with_one_sentence(tmp_path, capsys, words, sentence):
     assert told.startswith(sentence)
     assert told.count("\n") == 1
     assert not (tmp_path / "state").exists()
+
+
+#: The least and the greatest value of each number.
+BOUNDS = {"changes_per_hour": (1, 100_000), "articles": (1, 400_000), "entities": (0, 400_000), "prepare": (0, 48)}
+BOUNDS |= dict.fromkeys(("port", "object_port", "realtime_port"), (0, 65_535)) | {"snapshot_hour": (0, 23)}
+BOUNDS |= dict.fromkeys(("body_bytes", "chunk_bytes"), (1, None)) | {"stream_rate": (0, None)}
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_numbers_have_bounds(tmp_path, name):
+    least, most = BOUNDS[name]
+    assert [getattr(Settings(state=tmp_path, **{name: one}), name) for one in (least, most or 9)] == [least, most or 9]
+    for wrong in {least - 1, (most or -2) + 1}:
+        with pytest.raises(ValueError, match=rf"{name}\n  Input should be (less|greater) than or equal to"):
+            Settings(state=tmp_path, **{name: wrong})
+
+
+def test_help_names_defaults_units_and_what_is_of_accounts(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "300")
+    with pytest.raises(SystemExit):
+        parse(["--help"], called="wme sandbox")
+    told = " ".join(capsys.readouterr().out.split())
+    parts = [
+        "--idle SECONDS stop after this many seconds without a request (default: never)",
+        "--prepare HOURS number of",
+    ]
+    parts += ["is first listed (default: 48)", "the world: --seed SEED seed for the generated data (default: 1)"]
+    parts += ["(default: enwiki,frwiki,simplewiki)", "requests for accounts): --account NAME[:GROUP] create an"]
+    assert [part for part in parts if part not in told] == []
 
 
 def test_the_hour_of_exports_is_kept_or_given_and_progress_is_shown(tmp_path, monkeypatch, capsys):
@@ -128,6 +155,15 @@ def test_the_hour_of_exports_is_kept_or_given_and_progress_is_shown(tmp_path, mo
     first, second, *rest = capsys.readouterr().err.split("\r\033[K")[1:]
     assert first == "Prepared 1 of 3 archives (use --prepare 1 for a faster start)"
     assert (second, rest) == (first.replace("1 of", "2 of"), ["Prepared 3 of 3 archives\nFull\n"])
+
+
+@pytest.mark.parametrize(("was_owned", "held"), [(True, [False]), (False, [False, True, False])])
+def test_a_sandbox_ends_with_an_owner_that_was_there_at_its_start_or_came_later(tmp_path, monkeypatch, was_owned, held):
+    looks, ending = iter(held), threading.Event()
+    monkeypatch.setattr(entry, "is_held", lambda _: next(looks))
+    sandbox = Mock(stopped=Mock(wait=lambda _: False), journal=Mock(idle_seconds=lambda: 9.0), ending=ending)
+    entry._wait(sandbox, [], Settings(state=tmp_path, owner=tmp_path / "lock"), was_owned)
+    assert (ending.is_set(), [*looks]) == (True, [])
 
 
 def test_options_of_accounts_are_read(tmp_path):

@@ -317,7 +317,7 @@ class TestPaceAndEnds:
         rates = []
         monkeypatch.setattr(api.streams, "Streaming", lambda *given: rates.append(given[-1]) or Streaming(*given))
         body = {"since_per_partition": {str(n): text(NOW - KEPT) for n in range(50)}}
-        with small_sandbox(tmp_path, signing_key, changes_per_hour=30, stream_rate=400) as client:
+        with small_sandbox(tmp_path, signing_key, changes_per_hour=30, stream_rate=1600, speed=0.25) as client:
             started = time.monotonic()
             read(client, 5, body | {"parts": [2]})
             # forty a second, and the first at once or after its share

@@ -55,10 +55,13 @@ def test_a_data_folder_is_bound_to_the_first_service_it_is_used_with(tmp_path):
 
 def test_settings_have_the_units_that_their_names_say():
     assert sandbox_settings(Path("d")).state == Path("d/sandbox")
-    settings = Settings(data=Path("d"), grace_hours=1.5, workers=3)
+    settings = Settings(data=Path("d"), grace_hours=1.5, workers=3, storage_version="v1.5.0")
     assert ConfiguredLake(settings).grace == timedelta(hours=1, minutes=30)
     assert ConfiguredLake(settings).layout.lake == Path("d/lake")
-    assert ConfiguredWarehouse(settings).warehouse.published_path == Path("d/warehouse.duckdb")
+    warehouse, glance = (getattr(ConfiguredWarehouse(settings), name) for name in ("warehouse", "glance"))
+    assert warehouse.published_path == glance.published_path == Path("d/warehouse.duckdb")
+    kept = [(one._connector.storage_version, one._connector.lock_timeout) for one in (warehouse, glance)]
+    assert kept == [("v1.5.0", 600.0), ("v1.5.0", 5.0)]
     said = []
     engine = ConfiguredEngine(settings).engine(said.append)
     assert engine.workers == 3

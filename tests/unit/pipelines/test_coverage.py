@@ -105,7 +105,10 @@ def test_a_project_that_is_mirrored_no_longer_is_named_and_one_that_never_came_n
 
 def test_projects_without_a_snapshot_are_one_sentence(survey, publish):
     scope = tuple((f"p{number}wiki", 0) for number in range(30))
-    found = coverage.health(publish(p0wiki="l" * 48), {ARTICLE_CHANGES: scope}, NOW)
+    warehouse = publish(p0wiki="l" * 48)
+    warehouse.build_path.unlink()
+    found = coverage.health(warehouse, {ARTICLE_CHANGES: scope}, NOW)
+    assert not warehouse.build_path.exists(), "a published file is enough"
     (sentence,) = found.without_snapshot
     assert sentence.startswith("p0wiki namespace 0, p10wiki namespace 0, ")
     assert sentence.endswith(
@@ -126,6 +129,8 @@ GAPS = [
     (6, "ppmlll", "oomlll", [f"11:00: missing. {LOST}"]),
     # nor between an hour that was only asked for and the first loaded
     (8, "a  mlll", "oaoomlll", [f"11:00: missing. {LOST}"]),
+    # a mirror without a file has begun with the first hour that was asked for
+    (3, "  m", "oom", [f"14:00: missing. {LOST}"]),
     # what is behind the last known hour is told by its age
     (4, "lll     ", "uuuu", []),
     # hours in a row are one sentence
@@ -176,6 +181,8 @@ def test_an_hour_that_is_not_there_yet_is_a_gap_when_it_is_late(survey):
 
 
 def test_every_gap_of_every_place_is_told_whatever_their_number(survey):
+    of_entities = coverage.Gap("wikidatawiki", 0, NEWEST, NEWEST, "missing", LOST, ENTITY_CHANGES.name)
+    assert of_entities.sentence == f"entity_changes wikidatawiki namespace 0 2026-03-04 14:00: missing. {LOST}"
     places = survey(enwiki="lm" * 24, frwiki="ml" * 24, scope=(("enwiki", 0), ("frwiki", 0)))
     found = coverage.gaps(places, NOW)
     assert len(found) == 48
@@ -185,7 +192,7 @@ def test_every_gap_of_every_place_is_told_whatever_their_number(survey):
 
 
 def test_one_command_brings_in_all_that_is_still_kept(survey):
-    places = survey(enwiki="lpmlllll", frwiki="lllmm  l", scope=(("enwiki", 0), ("frwiki", 0)))
+    places = survey(enwiki="lllmm  l", frwiki="lpmlllll", scope=(("enwiki", 0), ("frwiki", 0)))
     told = coverage.remedy(coverage.gaps(places, NOW))
     assert told.startswith("`wme run --from 2026-03-04T09 --to 2026-03-04T13` fetches")
     assert coverage.remedy(coverage.gaps(survey(enwiki="lppl"), NOW)) is None

@@ -123,13 +123,14 @@ def test_changes_between_moments_count_once(lake, ask):
 def test_activity_per_hour_and_project(lake, ask):
     born = lake.hour(0) + timedelta(minutes=2)
     sizes = {"size_bytes": 100, "character_count": 90}
+    by_passer = {"editor_is_anonymous": True, "is_minor_edit": True}
     hours = [
         [
-            lake.change(1, "A", 2, created_at=born, modified_at=born, **sizes),
+            lake.change(1, "A", 2, created_at=born, modified_at=born, **sizes, **by_passer),
             lake.change(2, "B", 3, previous_version_id=1, previous_character_count=100, editor_is_bot=True, **sizes),
-            lake.change(2, "B", 4, previous_version_id=2, editor_is_anonymous=True, is_minor_edit=True),
-            lake.change(3, "C", 5, "delete"),
-            lake.change(4, "E", 6, event_id="m", previous_version_id=3, **sizes),
+            lake.change(2, "B", 4, previous_version_id=2, **by_passer),
+            lake.change(3, "C", 5, "delete", editor_is_bot=True),
+            lake.change(4, "E", 6, event_id="m", previous_version_id=3, is_minor_edit=True, **sizes),
             lake.change(4, "D", 6, "delete", event_id="m"),
             lake.change(5, "F", 7, "visibility-change"),
             lake.change(6, "G", 61, event_id="late", previous_version_id=1),
@@ -148,8 +149,8 @@ def test_activity_per_hour_and_project(lake, ask):
         "move_count": 1,
         "visibility_change_count": 1,
         "bot_count": 1,
-        "anonymous_count": 1,
-        "minor_count": 1,
+        "anonymous_count": 2,
+        "minor_count": 3,
         "size_bytes": 300,
         "added_character_count": 80,
         "article_count": 5,
@@ -200,9 +201,10 @@ def test_most_edited_newest_breaking_reverted_and_vandalized_pages_with_categori
     described = lake.change(1, "New York", 1, templates=[{"name": "Template:T", "url": "v"}], **lists)
     first = {"edits": edits, "new": new, "odd": odd, "described": [described, lake.change(2, "Taken", 2)]}
     first["another"] = [lake.change(3, "NYC", 3)]  # which hides no redirect of `described`
-    query = "SELECT name, edit_count, editor_count, bot_count, last_edit_at > first_edit_at FROM most_edited WHERE {}"
+    query = "SELECT * EXCLUDE (project_id, namespace_id, article_id) FROM most_edited WHERE {}"
     found = ask(query.format("project_id = 'edits'"), [first, {"edits": edits[:1], "odd": odd[:1]}])
-    assert found == [("Z", 3, 2, 0, True), ("B", 1, 1, 1, False)]
+    at = [row["event_at"] for row in edits]
+    assert found == [("Z", 3, 2, 0, at[0], at[2]), ("B", 1, 1, 1, at[3], at[3])]
     assert ask("SELECT name FROM newest_articles") == [("B",), ("A",)]
     assert ask("SELECT name FROM breaking_news") == [("B",)]
     assert ask("SELECT name FROM likely_reverted") == [("P2",), ("P1",)]

@@ -1,5 +1,6 @@
 """What a conversion tells, and that the same archive gives the same file."""
 
+import json
 import pickle
 from dataclasses import replace
 from pathlib import Path
@@ -115,7 +116,9 @@ def test_files_of_the_first_declarations_are_found_again(lake):
 def test_bodies_are_kept_as_asked(lake, rows):
     kept = {"html": "<p>1</p>", "wikitext": "text 1"}
     for bodies in (frozenset(), frozenset({"html"}), frozenset({"wikitext"}), None):
-        (row,) = rows(lake.convert(lake.record(1), bodies=bodies).path)
+        (row,) = rows(path := lake.convert(lake.record(1), bodies=bodies).path)
+        noted = json.loads(pq.read_metadata(path).metadata[b"conversion"])["bodies"]
+        assert noted == sorted(kept if bodies is None else bodies)
         expected = {name: text if bodies is None or name in bodies else None for name, text in kept.items()}
         assert {name: row[name] for name in kept} == expected
 

@@ -62,6 +62,9 @@ def test_one_half_is_damaged(layout, written):
             compact(again, layout)
         assert told.value.lake_path == half.relative_to(layout.lake).as_posix()
         half.write_bytes(content)
+    # a file of before a column was declared is whole
+    pq.write_table(pq.read_table(written).drop_columns(["abstract"]), written)
+    assert compacted(layout, written)[0][0]["abstract"].null_count == ROWS
 
 
 SWAPPED = {"name": "article_id", "article_id": "name"}
@@ -92,6 +95,8 @@ def test_rows_that_get_lost_and_what_was_read_are_noticed(layout, written, monke
     sizes = [path.stat().st_size for path in (layout.lake / "compacted").rglob("*.parquet")]
     assert made == CompactedFile(made.lake_path, ROWS, sum(sizes), "enwiki", "enwiki")
     assert (read, sum(counts.values())) == ([written.stat().st_size], ROWS)
+    (smaller,), _ = compact(replace(job(layout, written), level=19, digest="ef" * 32), layout)
+    assert smaller.lake_bytes < made.lake_bytes
     monkeypatch.setattr("resources.lake.parquet.compaction.rows_at_once", lambda *_: 7)
     source = replace(job(layout, written).sources[0], dropped_rows=(0, 6, 7, 8, 150, ROWS - 1))
     dropped = replace(job(layout, written), sources=(source,), digest="cd" * 32)

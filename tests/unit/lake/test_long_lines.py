@@ -123,6 +123,10 @@ def test_a_long_line_whose_file_is_cut_off_is_told_of(lake, rows):
     path.write_bytes(b"x" + path.read_bytes())
     with pytest.raises(OSError, match=rf"{path.name} is damaged: "):
         whole(lake, reject)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(OSError, match=rf"{path.name} cannot be read: it is a directory"):
+        whole(lake, reject)
 
 
 def test_the_longest_record_decides_the_digest_where_it_is_not_the_usual_one(lake):

@@ -120,8 +120,7 @@ def test_files_are_looked_through_only_for_what_memory_does_not_know(layout, mon
     step = lake.add(some(3, range(50), "a"), NOW)
     assert (step.row_count, step.duplicate_count) == (10, 40)
     step = lake.add(some(3, range(30, 60), "a"), NOW)
-    assert (step.row_count, step.duplicate_count) == (10, 20)
-    assert len(looks) == 1
+    assert (step.row_count, step.duplicate_count, len(looks)) == (10, 20, 1)
     lake.add(some(3, range(9), "b"), NOW)
     assert lake.add(some(3, range(9), "b"), NOW) is None
     assert len(looks) == 2

@@ -1,5 +1,6 @@
 """The lake works on another storage than the local file system, and touches paths only through `Storage`."""
 
+import errno
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from resources.datasets import ARTICLE_CHANGES, named
 from resources.lake import CompactionJob, Converter, Layout, compact, convert_list, find_conversion
 from resources.lake.rejects import RAW_BYTES_MAX, whole_line
 from resources.lake_files import CompactionSource
-from resources.storage import Storage, verify
+from resources.storage import Storage, is_damage, verify
 from tests.unit.lake.conftest import Lake
 
 
@@ -55,6 +56,12 @@ def test_a_link_to_a_file_on_another_disk_is_read(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     with Storage().open(tmp_path / "link") as file:
         assert file.read() == b"rows"
+
+
+def test_what_passes_is_no_damage():
+    passing = [pa.ArrowMemoryError("malloc"), *(OSError(one, "") for one in (errno.EMFILE, errno.ENOENT, errno.EACCES))]
+    errors = [*passing, OSError(errno.EIO, ""), ValueError("it is a directory"), pa.ArrowInvalid("no magic")]
+    assert [is_damage(one) for one in errors] == [False] * 4 + [True] * 3
 
 
 def test_a_file_without_rows_and_one_with_large_rows_are_verified(tmp_path):

@@ -146,7 +146,7 @@ def test_an_entity_and_a_page_of_one_hour_and_place_hide_nothing_of_each_other(l
         hour = lake.hour(number)
         own = {"batch_hour": hour, "project_id": "wikidatawiki", "namespace_id": 0}
         entity = {"entity_id": f"Q{number}", "change_type": "update", "event_at": hour, "statements_json": "{}"}
-        rows = [entity | {"version_id": n} for n in (2, 1)]
+        rows = [entity | {"version_id": n} for n in (2, 1)] + [entity | {"entity_id": "Q9", "change_type": "delete"}]
         entities = lake.of(told, f"date={hour:%Y-%m-%d}/hour={hour:%H}", "wikidatawiki", rows, **own)
         changes = [lake.change(n, f"P{n}", 60 * number + 1, html="h") for n in (1, 2)]
         pages = lake.file(number, changes, project="wikidatawiki")
@@ -160,6 +160,9 @@ def test_an_entity_and_a_page_of_one_hour_and_place_hide_nothing_of_each_other(l
     assert warehouse.sql("SELECT batch_hour, count(*) FROM article_bodies GROUP BY ALL ORDER BY ALL").rows == [
         (lake.hour(number), 2) for number in range(2)
     ]
+    assert ask(warehouse, "SELECT DISTINCT entity_id FROM internal.ended_entities") == [("Q9",)]
+    warehouse.drop_project("wikidatawiki")
+    assert ask(warehouse, "SELECT count(*) FROM internal.ended_entities") == [(0,)]
 
 
 def test_a_page_that_was_looked_up_twice_has_one_body_and_an_hour_is_asked_without_opening_other_lookups(

@@ -108,8 +108,7 @@ def test_published_file_takes_its_place(published, lake, damage, caplog):
         published.note_complete()
         assert published.publish().changed
         assert published.is_complete()
-        assert beside(published) == {"build.duckdb"}
-        assert published.sql(ROWS).rows == [("A",), ("B",)]
+        assert (beside(published), published.sql(ROWS).rows) == ({"build.duckdb"}, [("A",), ("B",)])
 
 
 @pytest.mark.parametrize("damage", [os.unlink, garble, change_tables])
@@ -138,6 +137,9 @@ def test_the_copy_of_a_published_file_loses_its_code_and_waits_for_memory(publis
         patch.setattr(recovery, "remove_code", Mock(side_effect=duckdb.OutOfMemoryException("Nothing is left.")))
         with pytest.raises(WarehouseFullError, match="Nothing is left"):
             published.is_complete()
+        # nor does a lack of memory make a file one that DuckDB refuses
+        patch.setattr(recovery, "read_metadata", Mock(side_effect=duckdb.OutOfMemoryException("Nothing is left.")))
+        assert not recovery.is_refused(published.published_path)
     assert not published.is_complete()
     assert names(published) == ["A"]
     assert ask(published, "SELECT count(*) FROM duckdb_functions() WHERE NOT internal") == [(0,)]
@@ -175,16 +177,14 @@ def test_file_that_another_program_has_open_is_not_damaged(published):
             impatient.apply_changes()
         process.communicate("\n")
     assert not impatient.apply_changes().changed
-    assert names(published) == ["A", "B"]
-    assert beside(published) == {"build.duckdb"}
+    assert (names(published), beside(published)) == (["A", "B"], {"build.duckdb"})
 
 
 def test_setting_that_duckdb_refuses_is_not_damage(published):
     published.build_path.with_name("build.duckdb.open").touch()  # of a killed process, and for the next one
     with pytest.raises(WarehouseDamagedError, match=r"could not update articles.*Nothing was changed"):
         Warehouse(published.data, memory_limit="some").apply_changes()
-    assert names(published) == ["A", "B"]
-    assert beside(published) == {"build.duckdb", "build.duckdb.open"}
+    assert (names(published), beside(published)) == (["A", "B"], {"build.duckdb", "build.duckdb.open"})
 
 
 def test_what_the_system_does_not_open_is_not_damaged(published):

@@ -100,8 +100,7 @@ def test_without_hard_links_every_file_is_copied(data, tmp_path, monkeypatch, nu
     monkeypatch.setattr(os, "link", refuse)
     backup = take(data, tmp_path / "to").backup
     for name, content in FILES.items():
-        assert (backup.path / name).read_bytes() == content
-        assert (backup.path / name).stat().st_nlink == 1
+        assert ((backup.path / name).read_bytes(), (backup.path / name).stat().st_nlink) == (content, 1)
 
 
 def test_what_a_kill_left_is_compared_and_not_believed(data, tmp_path):
@@ -191,8 +190,7 @@ def test_a_full_disk_keeps_what_is_complete(data, tmp_path, monkeypatch):
         told = r"The copied files are kept\. Free some disk space, then run the command again\."
         with pytest.raises(BackupDiskFullError, match=told):
             restore(first, tmp_path / "restored")
-    assert take(data, to).backup.file_count == 6
-    assert restore(first, tmp_path / "restored").file_count == 5
+    assert (take(data, to).backup.file_count, restore(first, tmp_path / "restored").file_count) == (6, 5)
 
 
 @pytest.mark.parametrize("there", [False, True])

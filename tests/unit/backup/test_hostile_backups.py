@@ -322,8 +322,7 @@ def test_a_hard_link_in_the_target_is_replaced_and_not_written_through(stage):
     target.hardlink_to(stage.victim / "t/a.parquet")
     target.with_name(".b.parquet.tmp").hardlink_to(stage.victim / "t/a.parquet")
     stage.restore()
-    assert target.read_bytes() == b"rows"
-    assert (stage.data / "lake/t/b.parquet").read_bytes() == b"more rows"
+    assert (target.read_bytes(), (stage.data / "lake/t/b.parquet").read_bytes()) == (b"rows", b"more rows")
     assert (stage.victim / "t/a.parquet").read_bytes() == b"precious"
 
 

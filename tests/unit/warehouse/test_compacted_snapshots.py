@@ -109,8 +109,7 @@ def test_each_version_becomes_one_sorted_file_with_the_same_rows_in_all_columns_
         assert keys == sorted(keys)
         filtered = "SELECT DISTINCT path_in_schema FROM parquet_metadata(?) WHERE bloom_filter_offset IS NOT NULL"
         assert {"article_id", "version_id", "name"} <= {name for (name,) in alone.execute(filtered, [files]).fetchall()}
-    assert compact(mirror) == []
-    assert count(mirror.warehouse, "internal.hidden_rows") == 0
+    assert (compact(mirror), count(mirror.warehouse, "internal.hidden_rows")) == ([], 0)
     mirror.warehouse.rebuild_articles()
     assert state(mirror.warehouse) == articles
 
@@ -147,8 +146,7 @@ def test_a_version_that_is_replaced_or_loaded_from_other_files_meanwhile_is_not_
     again(mirror, first_version, 1)
     arguments = rewritten(mirror)
     load(mirror, 1, keep_replaced=0, hours=())
-    assert warehouse.commit_compaction(*arguments) == 0
-    assert count(warehouse, "compacted_files") == 0
+    assert (warehouse.commit_compaction(*arguments), count(warehouse, "compacted_files")) == (0, 0)
     before = content(warehouse, "articles")
     assert len(set(names(warehouse))) == 4
     arguments = rewritten(mirror)
@@ -163,8 +161,7 @@ def test_a_version_that_is_replaced_or_loaded_from_other_files_meanwhile_is_not_
     assert warehouse.load_snapshot(again, keep_replaced=0, reload=True).changed
     assert warehouse.commit_compaction(*arguments) == 1
     warehouse.apply_changes()
-    assert content(warehouse, "articles") == before
-    assert len(set(names(warehouse))) == 1
+    assert (content(warehouse, "articles"), len(set(names(warehouse)))) == (before, 1)
     with Warehouse(mirror.data).compacting():  # which may have landed files that are not named yet
         assert {*waiting(mirror)} == {"its rows are in a compacted file"}
     assert waiting(mirror)[UNUSED] == 1
@@ -179,17 +176,14 @@ def test_a_version_that_is_no_longer_kept_goes_with_its_files_and_a_dropped_proj
     load(mirror, 1, keep_replaced=0, hours=())
     assert waiting(mirror)[UNUSED] == 0, "it is published still"
     warehouse.publish()
-    assert waiting(mirror)[UNUSED] == 1
-    assert count(warehouse, "compacted_files") == 1
+    assert (waiting(mirror)[UNUSED], count(warehouse, "compacted_files")) == (1, 1)
     before = content(warehouse)
-    assert len(set(names(warehouse))) == 5
-    assert len(compact(mirror)) == 1
+    assert (len(set(names(warehouse))), len(compact(mirror))) == (5, 1)
     assert content(warehouse) == before
     warehouse.drop_project("enwiki")
     assert [count(warehouse, table) for table in ("compacted_files", "internal.hidden_rows")] == [1, 0]
     load(mirror, 1)
-    assert len(compact(mirror)) == 1
-    assert content(warehouse) == before
+    assert (len(compact(mirror)), content(warehouse)) == (1, before)
 
 
 def test_few_files_are_left_alone_and_large_ones_are_no_reason(mirror):

@@ -50,8 +50,7 @@ def test_load_notes_the_statuses_of_the_others_in_the_same_transaction_and_hours
     file = lake.file(0, [])
     absent = status(0, HourState.ABSENT, "Not in the list.", project="frwiki")
     assert warehouse.load_hour(lake.hour(0), [file], [absent, status(0, HourState.MISSING)]).changed
-    assert states(warehouse, lake) == {0: "empty"}
-    assert states(warehouse, lake, "frwiki") == {0: "absent"}
+    assert (states(warehouse, lake), states(warehouse, lake, "frwiki")) == ({0: "empty"}, {0: "absent"})
     for known, is_news in ((absent, False), (replace(absent, state=HourState.MISSING), True)):
         assert warehouse.load_hour(lake.hour(0), [file], [known]).changed is is_news
     warehouse.load_hour(lake.hour(1), [lake.file(1, [], rejects=[b"x"])])

@@ -31,8 +31,7 @@ def test_hour_is_loaded_once(lake, warehouse):
     again = warehouse.load_hour(lake.hour(0), [file])
     assert (again.changed, again.loaded_file_count, again.unchanged_file_count) == (False, 0, 1)
     assert (again.row_count, again.held_row_count, again.held_duplicate_count) == (0, 2, 0)
-    assert count(warehouse) == 2
-    assert loaded_digests(warehouse, lake.hour(0)) == {("enwiki", 0): file.digest}
+    assert (count(warehouse), loaded_digests(warehouse, lake.hour(0))) == (2, {("enwiki", 0): file.digest})
 
 
 def test_reload_loads_the_same_content_again_without_calling_it_redone(lake, warehouse):
@@ -40,8 +39,7 @@ def test_reload_loads_the_same_content_again_without_calling_it_redone(lake, war
     warehouse.load_hour(lake.hour(0), [file])
     warehouse.apply_changes()
     assert warehouse.load_hour(lake.hour(0), [file], reload=True).changed
-    assert count(warehouse) == 1
-    assert ask(warehouse, "SELECT load_count FROM hours") == [(1,)]
+    assert (count(warehouse), ask(warehouse, "SELECT load_count FROM hours")) == (1, [(1,)])
     assert warehouse.pending_hours() == [lake.hour(0)]
 
 
@@ -285,8 +283,7 @@ def test_small_groups_become_one_after_a_day_of_transactions_and_the_rows_stay(l
         before, revision = whole(warehouse), ask(warehouse, "SELECT revision FROM internal.meta")
         assert warehouse.merge_row_groups()
         close_all()
-        assert [len(groups(warehouse, table)) for table in TABLES] == [1, 1]
-        assert whole(warehouse) == before
+        assert ([len(groups(warehouse, table)) for table in TABLES], whole(warehouse)) == ([1, 1], before)
         assert ask(warehouse, "SELECT revision FROM internal.meta") == revision, "nothing is to be published for it"
 
     for hours, others in ((23, 24), 44), ([90], 46):

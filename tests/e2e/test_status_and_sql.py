@@ -170,6 +170,8 @@ def test_rows_that_do_not_fit_a_terminal_stand_below_one_another(monkeypatch, ca
     ]  # fmt: skip
     terminal.show(["name", "spare"], [("x" * 30, "y" * 20)], spare=["spare"])
     assert [line.strip() for line in capsys.readouterr().out.splitlines()] == ["name", "x" * 30]
+    terminal.show(["n" * 50, "spare"], [("x", "y")], spare=["spare"])
+    assert [line.split()[-1] for line in capsys.readouterr().out.splitlines()] == ["1", "x", "y"]
     terminal.show(["a", "b"], [(True, datetime(2026, 1, 1, 5, tzinfo=UTC)), (False, None)])
     assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
         ["a", "b"], ["yes", "2026-01-01", "05:00"], ["no"],

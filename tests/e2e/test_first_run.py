@@ -100,7 +100,6 @@ def test_without_a_network_setup_says_so_and_can_be_repeated(tmp_path):
 
 
 def test_setup_is_done_once(tmp_path):
-    stamp = tmp_path / ".made"
-    stamp.touch()
+    (tmp_path / ".made").touch()
     told = make("setup", f"VENV={tmp_path}")
     assert (told.code, told.out) == (0, "make: Nothing to be done for 'setup'.\n")

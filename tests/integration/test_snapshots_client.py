@@ -275,8 +275,7 @@ def test_files_of_a_snapshot_are_tried_again_when_all_that_failed_may_pass(
     assert sum(come) == sum(piece.target.stat().st_size for piece in landed(plan))
     for n, status in faults.items():
         once = 1 if status == 422 else QUICK.retries + 1
-        seen = sum(request.path == paths[n] for request in sandbox.requests)
-        assert seen == once + attempts - 1
+        assert sum(request.path == paths[n] for request in sandbox.requests) == once + attempts - 1
 
 
 def test_a_file_that_is_tried_again_goes_on_and_counts_once(client, sandbox, plan):

@@ -87,6 +87,7 @@ NEWER = {"date_modified": "2026-11-01T07:00:00Z"}
         ([SHA | NEWER, {}], ["0" * 32], set()),
         ([{}, {"is_part_of": {"identifier": "frwiki"}}], ["own"], {"enwiki", "frwiki"}),
         ([{"is_part_of": {"identifier": "frwiki"}}], [], {"enwiki", "frwiki"}),
+        ([{"namespace": {"identifier": 14}}], [], {"enwiki"}),
         ([{"identifier": None, "namespace": {"identifier": 14}}], [], set()),  # no other namespace is affected
         ([{"is_part_of": {"identifier": "../../../tmp/x"}}], [], {"../../../tmp/x", "enwiki"}),
         ([{}, {"version": "7"}], ["own"], {"enwiki"}),

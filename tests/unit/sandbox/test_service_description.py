@@ -168,8 +168,7 @@ class TestServed:
 
     def test_what_is_served_is_described_and_the_other_way_round(self):
         routes = {(method, one.path) for one in SERVED for method in one.methods}
-        described = {(method, one.path) for one in DESCRIBED for method in one.methods}
-        assert routes == described
+        assert routes == {(method, one.path) for one in DESCRIBED for method in one.methods}
 
     def test_groups_quotas_and_tokens_are_as_described(self):
         by_path = {one.path: one for one in DESCRIBED}

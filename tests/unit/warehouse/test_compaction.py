@@ -304,8 +304,7 @@ def test_months_of_hours_are_some_dozens_of_files_and_no_row_is_written_often():
             name = f"{merge.span} {merge.first_hour} {hour}"
             parts[name] = [part for unit in merge.units for part in parts.pop(unit.name, [unit.name])]
             written.update(parts[name])
-            taken = {unit.name for unit in merge.units}
-            units = [unit for unit in units if unit.name not in taken]
+            units = [unit for unit in units if unit.name not in {unit.name for unit in merge.units}]
             units.append(Unit(name, merge.span, merge.first_hour, 1, merge.lake_bytes))
         if hour > 48:
             most = max(most, len(units))

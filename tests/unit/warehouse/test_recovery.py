@@ -13,7 +13,7 @@ import pytest
 
 from resources import datasets
 from resources.warehouse import Warehouse, WarehouseBusyError, WarehouseDamagedError, WarehouseFullError
-from resources.warehouse.database import recovery
+from resources.warehouse.database import connect, recovery
 from tests.builds import NO_BAR, ask, close_all, lay
 from tests.unit.warehouse.conftest import Lake
 
@@ -143,6 +143,9 @@ def test_the_copy_of_a_published_file_loses_its_code_and_waits_for_memory(publis
     assert not published.is_complete()
     assert names(published) == ["A"]
     assert ask(published, "SELECT count(*) FROM duckdb_functions() WHERE NOT internal") == [(0,)]
+    monkeypatch.setattr(connect, "ensure", Mock(side_effect=duckdb.OutOfMemoryException("Nothing is left.")))
+    with pytest.raises(WarehouseFullError, match=r"could not update articles \(Nothing is left"):
+        Warehouse(published.data).apply_changes()
 
 
 def test_rows_that_cannot_be_read_are_noticed_when_they_are_needed(published):
@@ -162,8 +165,9 @@ def test_rows_that_cannot_be_read_are_noticed_when_they_are_needed(published):
     assert not published.is_complete()
 
 
-def test_file_that_another_program_has_open_is_not_damaged(published):
-    impatient = Warehouse(published.data, lock_timeout=0.2)
+def test_file_that_another_program_has_open_is_not_damaged(published, monkeypatch):
+    impatient, waited = Warehouse(published.data, lock_timeout=0.2), []
+    monkeypatch.setattr(connect.time, "sleep", waited.append)
     published.build_path.with_name("build.duckdb.spill").mkdir()  # of a killed process
     with subprocess.Popen(
         [sys.executable, "-c", NO_BAR + HOLDER, str(published.build_path)],
@@ -175,7 +179,9 @@ def test_file_that_another_program_has_open_is_not_damaged(published):
         told = r"Another program has build.* open warehouse\.duckdb, which is never locked"
         with pytest.raises(WarehouseBusyError, match=told):
             impatient.apply_changes()
+        monkeypatch.undo()
         process.communicate("\n")
+    assert 0 < max(waited) <= 0.2
     assert not impatient.apply_changes().changed
     assert (names(published), beside(published)) == (["A", "B"], {"build.duckdb"})
 

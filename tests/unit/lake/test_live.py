@@ -168,8 +168,7 @@ def test_small_files_become_large_ones_and_every_event_is_found_once(layout, mon
         assert stored(layout) == Counter((n % 7, n) for n in range(number + 1))
         while (merged := lake.merge()) is not None:
             assert stored(layout) == Counter((n % 7, n) for n in range(number + 1))
-            assert lake_of(layout).last() == lake.last()
-            assert lake.last().path == merged
+            assert (lake_of(layout).last(), lake.last().path) == (lake.last(), merged)
             assert lake.last().row_count == lake.last().duplicate_count == pq.read_metadata(merged).num_rows
     # the first file only says where the stream begins; with it 19 steps, of which 16 are in one file
     names = [path.stem for path in lake.files()]

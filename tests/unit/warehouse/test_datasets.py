@@ -63,8 +63,7 @@ def test_an_hour_is_replaced_with_ledger_rejects_and_coverage_and_the_articles_k
     exact = warehouse.project_states(published=False)
     assert warehouse.fill_coverage(["enwiki", "frwiki"], [0], lake.hour(4), dataset=EVENTS) == 3
     warehouse.publish()
-    assert warehouse.pending_hours() == []
-    assert warehouse.project_states() == exact
+    assert (warehouse.pending_hours(), warehouse.project_states()) == ([], exact)
     found = warehouse.sql("SELECT project_id, thing_id, label FROM events ORDER BY ALL").rows
     assert found == [("enwiki", 0, "c"), ("frwiki", 0, "f")]
     rows = warehouse.coverage(dataset=EVENTS)

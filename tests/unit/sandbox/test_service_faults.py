@@ -196,7 +196,11 @@ class TestDeclarations:
         assert client.call("/sandbox/identity").status_code == 200
         assert [seen.path for seen in client.sandbox.requests] == ["/v2/codes"]
         assert client.call("/sandbox/faults", "DELETE").json() == []
-        for wrong, told in (({"kind": "flood"}, "no fault of kind 'flood'"), ({"where?": 1}, ""), ([1], "")):
+        for wrong, told in (
+            ({"kind": "flood"}, "no fault of kind 'flood'"),
+            ({"where?": 1}, "not support where?"),
+            ([1], "Invalid fault: "),
+        ):
             refused = client.call("/sandbox/faults", "POST", json=wrong)
             assert refused.status_code == 422
             assert told in refused.json()["message"]

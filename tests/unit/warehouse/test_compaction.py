@@ -96,8 +96,7 @@ def test_a_day_becomes_one_file_with_the_same_rows_in_all_columns(mirror, again)
         same = " AND ".join(f"one.{key} = other.{key}" for key in keys)
         assert alone.execute(f"SELECT count(*) {query} WHERE {same}").fetchall() == [(len(written),)]
         found = alone.execute(f"SELECT {', '.join(keys[:4])} FROM '{rows}'").fetchall()
-        assert found == sorted(found)
-        assert len(pq.read_schema(bodies)) == len(keys) + 2
+        assert (found, len(pq.read_schema(bodies))) == (sorted(found), len(keys) + 2)
     assert compact(mirror) == []
     mirror.warehouse.publish()
     found = mirror.warehouse.sql("SELECT name, wikitext FROM article_text('enwiki', 'Page_3')").rows

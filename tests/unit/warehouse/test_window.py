@@ -122,6 +122,11 @@ def test_hours_that_leave_are_read_from_the_lake_in_all_columns_and_types(mirror
         )
     assert content(mirror.warehouse, ASKED) == before
     assert mirror.warehouse.movable_changes(mirror.lake.hour(2)) is None
+    # a compaction of hours on both sides takes nothing from the newer ones
+    for edition in (1, 0):
+        load(mirror, [0], edition, namespaces=(0, 10))
+    assert [one.merge.span for one in compact(mirror)] == ["day"]
+    assert (native_hours(mirror), content(mirror.warehouse, ASKED)) == ([2], before)
 
 
 @pytest.mark.parametrize(

@@ -118,8 +118,7 @@ def test_what_a_kill_left_is_compared_and_not_believed(data, tmp_path):
     kept, seen = (to / "unfinished" / right).stat().st_ino, []
     backup = take(data, to, reporter=lambda *_: nullcontext(seen.append)).backup
     assert sum(seen) == backup.size_bytes + len(FILES[wrong])  # which is read twice
-    assert (backup.path / right).stat().st_ino == kept
-    assert (backup.path / wrong).read_bytes() == FILES[wrong]
+    assert ((backup.path / right).stat().st_ino, (backup.path / wrong).read_bytes()) == (kept, FILES[wrong])
     found = {path.relative_to(backup.path).as_posix() for path in backup.path.rglob("*") if path.is_file()}
     assert found == {*FILES, "lake/t-2/b.parquet", "MD5SUMS", "backup.json"}
     assert (backup.file_count, backup.size_bytes) == (5, sum(map(len, FILES.values())) + 1)

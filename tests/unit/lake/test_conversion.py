@@ -167,8 +167,7 @@ def test_columns_are_encoded_as_they_are_declared(lake):
 def test_progress_rises_to_the_whole_archive(lake):
     seen: list[tuple[int, int]] = []
     made = lake.convert(*changes(lake, 120), progress=lambda done, total: seen.append((done, total)))
-    assert seen == sorted(seen)
-    assert seen[-1] == (made.archive_bytes, made.archive_bytes)
+    assert (seen, seen[-1]) == (sorted(seen), (made.archive_bytes, made.archive_bytes))
     assert len(seen) > 5
 
 

@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from resources.engine import Engine, line_reporter
+from resources.engine.mapping import increments
 
 
 def test_outcomes_keep_the_order_and_a_failure_stays_alone():
@@ -75,8 +76,12 @@ def test_lines_are_told_at_the_start_now_and_then_and_at_the_end():
     assert lines == ["download: 4.0 MB", "download: 50%, 2.0 MB of 4.0 MB", "download: 2.0 MB in 7.0 s"]
 
 
-def test_an_empty_task_ends_without_dividing_by_zero():
+def test_an_empty_task_ends_without_dividing_by_zero_and_what_starts_over_is_not_counted_twice():
     lines: list[str] = []
     with line_reporter(lines.append, seconds=0)("nothing", 0, "file") as advance:
         advance(0)
     assert lines[1].startswith("nothing: 100%")
+    progress = increments((amounts := []).append)
+    for done in (2, 1, 3):
+        progress(done, None)
+    assert amounts == [2, 1]

@@ -247,6 +247,9 @@ def test_compacted_hours_show_the_same_bodies_also_after_an_hour_is_loaded_again
     rows, [path] = shown_entities(compacted.warehouse)
     assert rows == shown_entities(plain.warehouse)[0]
     assert path.parent.name == ENTITY_CHANGES.name
+    group = pq.read_metadata(path).row_group(0)
+    leaves = map(group.column, range(group.num_columns))
+    assert "entity_id" in {leaf.path_in_schema for leaf in leaves if leaf.bloom_filter_offset is not None}
     keys = pq.read_table(path, columns=["project_id", "entity_id", "event_at"]).to_pylist()
     assert keys == sorted(keys, key=lambda row: tuple(row.values()))
     assert waiting(compacted).total() == 6

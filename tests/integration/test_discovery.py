@@ -36,7 +36,7 @@ def test_each_hour_asks_for_the_hour_that_has_just_ended(daemon):
         (request,) = daemon.schedule(at).run_requests
         assert request.partition_key == key
         assert request.run_key == key  # a second tick of this hour makes no second run
-        assert request.asset_selection is None
+        assert (request.asset_selection, request.tags | published.WHEN_DUE) == (None, request.tags)
 
 
 def test_what_discovery_has_loaded_is_not_loaded_again_by_the_schedule(daemon, monkeypatch):
@@ -50,7 +50,7 @@ def test_what_discovery_has_loaded_is_not_loaded_again_by_the_schedule(daemon, m
     assert daemon.materialize([hour]).success
 
     (request,) = daemon.schedule(at).run_requests  # to publish it, where the sensor that does is off
-    assert request.partition_key is None
+    assert (request.partition_key, request.tags | published.WHEN_DUE) == (None, request.tags)
     result = daemon.execute("hour_to_published", asset_selection=request.asset_selection, tags=dict(request.tags))
     assert {one.asset_key.to_user_string() for one in result.get_asset_materialization_events()} == PENDING
     assert daemon.schedule(at).skip_message == f"{hour_text(hour)} UTC is already loaded, and nothing is pending."

@@ -2,8 +2,6 @@
 
 A test starts without an account, telemetry and addresses outside loopback, with folders in memory if there is room. A
 failed test ends with none of its processes alive.
-
-Belongs here: the environment of the whole suite. Does not belong here: fixtures, which are next to the tests of a part.
 """
 
 import atexit

@@ -1,7 +1,4 @@
-"""The daemon's part: schedules and sensors, evaluated for a data folder before a service on the real clock.
-
-Belongs here: asking them, the runs between, and accounts. Does not belong here: what tests expect of them.
-"""
+"""The daemon's part: schedules and sensors, evaluated for a data folder before a service on the real clock."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,4 @@
-"""A whole mirror in a temporary folder: the sandbox as the service, a data folder, and the assets run in this process.
-
-Belongs here: running the assets and looking at what they left. Does not belong here: what tests expect of it.
-"""
+"""A whole mirror in a temporary folder: the sandbox as the service, a data folder, and the assets run in this process."""
 
 import tarfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

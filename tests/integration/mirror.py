@@ -1,4 +1,4 @@
-"""A whole mirror in a temporary folder: the sandbox as the service, a data folder, and the assets run in this process."""
+"""A whole mirror in a temporary folder: the sandbox as the service, a data folder, the assets in this process."""
 
 import tarfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

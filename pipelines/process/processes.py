@@ -138,11 +138,11 @@ def wanted_again(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
 def _end(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
     if run.status is dg.DagsterRunStatus.CANCELING:
         instance.report_run_canceled(run, _KILLED)
-        return
-    if run.remote_job_origin is None:
-        instance.add_run_tags(run.run_id, {_AGAIN_TAG: "wanted"})
-    retried = "Dagster's daemon retries the run. If no daemon is running, start the same run again to continue."
-    instance.report_run_failed(run, f"{_KILLED} {retried}")
+    else:
+        if run.remote_job_origin is None:
+            instance.add_run_tags(run.run_id, {_AGAIN_TAG: "wanted"})
+        retried = "Dagster's daemon retries the run. If no daemon is running, start the same run again to continue."
+        instance.report_run_failed(run, f"{_KILLED} {retried}")
     # slots exist only if an operator limits concurrency by step; Dagster frees them when a run ends normally
     instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
 

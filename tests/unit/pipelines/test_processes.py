@@ -9,7 +9,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import dagster as dg
@@ -74,7 +76,11 @@ def statuses(instance: dg.DagsterInstance, *runs: str) -> list[str]:
     return [instance.get_run_by_id(run).status.value for run in runs]
 
 
-def test_runs_are_ended_when_their_process_was_killed_and_those_of_a_command_asked_for_again_once(instance):
+def test_runs_are_ended_when_their_process_was_killed_and_those_of_a_command_asked_for_again_once(
+    instance, monkeypatch
+):
+    freed: list[str] = []
+    monkeypatch.setattr(instance.event_log_storage, "free_concurrency_slots_for_run", freed.append)
     with holding(instance) as (process, tags):
         run, canceled = run_of(instance, tags), run_of(instance, tags)
         instance.report_run_canceling(instance.get_run_by_id(canceled))
@@ -91,11 +97,15 @@ def test_runs_are_ended_when_their_process_was_killed_and_those_of_a_command_ask
         assert processes.wanted_again(instance) == []
         process.kill()
         process.wait()
-    assert sorted(one.run_id for one in processes.end_killed(instance)) == sorted([run, canceled, first])
+    ended = [one.run_id for one in processes.end_killed(instance)]
+    assert sorted(ended) == sorted(set(freed)) == sorted([run, canceled, first])
     assert processes.end_killed(instance) == []
     assert statuses(instance, run, canceled, first, second) == ["FAILURE", "CANCELED", "FAILURE", "STARTED"]
     # nobody wants what was canceled, and Dagster's daemon tries again what it has launched
     assert [one.run_id for one in processes.wanted_again(instance)] == [run]
+    later = SimpleNamespace(now=lambda zone: datetime.now(zone) + timedelta(days=1))
+    monkeypatch.setattr(processes, "datetime", later)
+    assert processes.wanted_again(instance) == []
     told = [" ".join(entry.message for entry in instance.all_logs(one)) for one in (run, canceled)]
     assert ["Committed work is kept" in text for text in told] == [True, True]
     assert ["retries the run" in text for text in told] == [True, False]
@@ -103,12 +113,15 @@ def test_runs_are_ended_when_their_process_was_killed_and_those_of_a_command_ask
 
 
 def test_an_interrupt_ends_a_run_that_is_recorded_while_it_looks(instance, monkeypatch):
+    freed: list[str] = []
+    monkeypatch.setattr(instance.event_log_storage, "free_concurrency_slots_for_run", freed.append)
     with processes.under_way(instance) as tags:
         made: list[dg.DagsterRun] = []
         record = lambda _seconds: made or made.append(create_run_for_test(instance, tags=tags))  # noqa: E731
         monkeypatch.setattr(processes.time, "sleep", record)
         interrupts._tidying[-1]()
         assert instance.get_run_by_id(made[0].run_id).status is dg.DagsterRunStatus.CANCELED
+        assert {*freed} == {made[0].run_id}
 
 
 def test_a_run_that_never_said_its_process_is_ended_after_a_while_and_that_of_another_machine_is_not(
@@ -152,8 +165,6 @@ def test_every_run_of_the_code_location_says_its_process_before_its_first_step(t
         assert [path.stem for path in (tmp_path / "processes").iterdir()] == [name]
         assert processes.end_killed(instance) == []
 
-
-# --- what is used of Dagster and not published ------------------------------------------------------------------------
 
 #: Dagster's names of tags that are not called as ours are.
 TAGS = {

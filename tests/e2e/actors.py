@@ -59,7 +59,6 @@ bring_in = forkserver.main_job
 
 
 def publish(environ, now):
-    """Run `wme publish`."""
     forkserver.runs.processes.opened = forkserver.without_history
     forkserver.stand_still(datetime.fromisoformat(now))
     return _command(environ, maintenance.publish)

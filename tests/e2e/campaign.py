@@ -47,7 +47,6 @@ class Kind:
         return self.stage.sandbox.clock.now()
 
     def job(self, hours=(), snapshots=()):
-        """The main job over hours or snapshots."""
         # else a publication of its own has more to do
         environ = self.stage.environ | {"WME_PUBLISH": self.chance.choice(["run", "off"])}
         when, names = [hour.isoformat() for hour in hours], list(snapshots)
@@ -58,7 +57,6 @@ class Kind:
         """What follows for the pieces to come."""
 
     def read(self, line):
-        """Take in a line."""
         if line.startswith(("published ", "compacted ", "moved ")):
             self.counts[line] += 1
 
@@ -272,7 +270,6 @@ class Campaign:
             self._step()
 
     def finish(self):
-        """Compact what is left and publish, without a kill, and let readers see it and end."""
         for kind in self.kinds:
             kind.struck = 0.0
         for kind in (self.compactions, self.publications):
@@ -313,7 +310,6 @@ class Campaign:
                     reader.ask()
 
     def close(self):
-        """End what is still there."""
         for kind in self.kinds:
             if kind.run is not None:
                 kind.run.abandon()

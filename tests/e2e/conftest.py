@@ -98,7 +98,6 @@ def account(service):
 
 @pytest.fixture
 def environ(account, tmp_path):
-    """The environment of an empty data folder with an account of its own."""
     return account.environ(tmp_path / "data")
 
 
@@ -111,7 +110,6 @@ def hours():
 
 @pytest.fixture(scope="session")
 def runner():
-    """Starts runs of the main job in processes of their own."""
     with contextlib.closing(Runner()) as runner:
         yield runner
 
@@ -131,12 +129,10 @@ def is_sentence(text):
 
 
 def between(first, last):
-    """The options of `wme run` for these hours and those between them."""
     return "--from", f"{first:%Y-%m-%dT%H}", "--to", f"{last:%Y-%m-%dT%H}"
 
 
 def started(*arguments, environ):
-    """Start `wme` with arguments and an environment; standard output and error are pipes."""
     # and not `-c`: where Python was started without a file, DuckDB draws a bar into the answer to a question that takes
     # two seconds
     words, pipe = [sys.executable, "-m", "pipelines", *arguments], subprocess.PIPE
@@ -189,7 +185,6 @@ def on_terminal(runner):
 
 @pytest.fixture
 def mounted(tmp_path):
-    """Mounts a file system in memory with these options."""
     folder = tmp_path / "disk"
     folder.mkdir()
 
@@ -208,12 +203,8 @@ def mounted(tmp_path):
 
 
 def contents(folder):
-    """Digests of all files of a folder."""
-    return {
-        path.relative_to(folder).as_posix(): hashlib.md5(path.read_bytes()).hexdigest()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): hashlib.md5(path.read_bytes()).hexdigest() for path in found}
 
 
 def digests(data, *, moments=True, project=None):
@@ -238,16 +229,11 @@ def digests(data, *, moments=True, project=None):
 
 def unfinished(data):
     """Names of the temporary files anywhere in a data folder; a sandbox's own folder is not looked at."""
-    return {
-        path.relative_to(data).as_posix()
-        for pattern in UNFINISHED
-        for path in data.rglob(pattern)
-        if path.is_file() and (data / "sandbox") not in path.parents
-    }
+    found = {path for pattern in UNFINISHED for path in data.rglob(pattern) if path.is_file()}
+    return {path.relative_to(data).as_posix() for path in found if (data / "sandbox") not in path.parents}
 
 
 def until(look, seconds=PATIENCE_SECONDS, what="It happens", log=None, *, pause=0.002):
-    """What `look` finds; it is asked again as long as it finds nothing, after a pause in seconds."""
     end = time.monotonic() + seconds
     while not (found := look()):
         assert time.monotonic() < end, f"{what}: not within {seconds:g} s. {log.read_text()[-4000:] if log else ''}"
@@ -372,8 +358,6 @@ def mirrored(filled, made_once, hours):
 
 @pytest.fixture
 def copy(call, tmp_path):
-    """Copies a data folder, and returns the environment of the copy."""
-
     def make(environ, data=tmp_path / "data"):
         copied = environ | {"WME_DATA": str(shutil.copytree(environ["WME_DATA"], data))}
         assert call("relocate", environ=copied).code == 0

@@ -93,7 +93,6 @@ def call(module, function, arguments):
 
 
 def run(tell, request):
-    """Run the main job, and tell how far it is."""
     watch(tell)
     tell(f"= {json.dumps(main_job(request))}")
 
@@ -105,18 +104,13 @@ def main_job(request):
         runs.processes.opened = without_history
     if request.get("now"):
         stand_still(datetime.fromisoformat(request["now"]))
-    hours = [datetime.fromisoformat(text) for text in request["hours"]]
-    return runs.run(
-        settings_module.read(),
-        hours,
-        snapshots={
-            dataset: [
-                one for one in request.get("snapshots", ()) if one.startswith("wikidatawiki") == bool(dataset.places)
-            ]
-            for dataset in (SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES)
-        },
-        refresh_reference=request.get("reference", False),
-    ).failures
+    hours, names = [datetime.fromisoformat(text) for text in request["hours"]], request.get("snapshots", ())
+    snapshots = {
+        dataset: [one for one in names if one.startswith("wikidatawiki") == bool(dataset.places)]
+        for dataset in (SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES)
+    }
+    lists = request.get("reference", False)
+    return runs.run(settings_module.read(), hours, snapshots=snapshots, refresh_reference=lists).failures
 
 
 def program(request, streams):
@@ -169,7 +163,6 @@ def warm_up():
 
 
 def main():
-    """Serve requests until the other end of the socket is closed."""
     os.setsid()  # the terminal of whoever runs the tests is not that of the programs
     requests, ends = socket.socket(fileno=int(sys.argv[1])), {}
     warm_up()
@@ -186,7 +179,6 @@ def main():
 
 
 def serve(requests, ends):
-    """Fork for the next request."""
     message, descriptors, _, _ = socket.recv_fds(requests, 1 << 16, 4)
     if not message:
         os._exit(0)

@@ -99,16 +99,8 @@ def post(url, content):
 def process(words, environ, log, **options):
     """A process in a session of its own, and all its children, which end with the block at the latest."""
     with log.open("wb") as out:
-        started = subprocess.Popen(
-            words,
-            cwd=ROOT,
-            env=environ,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=out,
-            start_new_session=True,
-            **options,
-        )
+        streams = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": out}
+        started = subprocess.Popen(words, cwd=ROOT, env=environ, start_new_session=True, **streams, **options)
     try:
         yield started
     finally:
@@ -145,7 +137,6 @@ def serving(folder, **more):
 
 
 def left(session):
-    """Processes of a session that have not ended."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):

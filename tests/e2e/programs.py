@@ -21,7 +21,6 @@ GOING = []
 
 
 def bare():
-    """The environment without anything of ours."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("WME_", "DAGSTER_HOME"))}
 
 
@@ -43,7 +42,6 @@ class Program:
         GOING.append(self)
 
     def send_signal(self, number):
-        """Send a signal, unless it has ended."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, number)
 
@@ -61,7 +59,6 @@ class Program:
         return out, err
 
     def abandon(self):
-        """Kill it, and read no more."""
         self.send_signal(signal.SIGKILL)
         self.close()
 
@@ -117,7 +114,6 @@ class Run(Program):
         return under_way[-1] if under_way else "between"
 
     def read(self, seconds=PATIENCE_SECONDS):
-        """Take in what it tells next."""
         if not select.select([self.stdout], [], [], seconds)[0]:
             self.send_signal(signal.SIGKILL)
             raise TimeoutError(f"The run told nothing for {seconds:.0f} s; the last was {self.lines[-3:]}.")
@@ -136,12 +132,9 @@ class Runner:
     def __init__(self):
         self._socket, theirs = socket.socketpair()
         with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, Path(__file__).with_name("forkserver.py"), str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                cwd=ROOT,
-                env=bare() | {"PYTHONPATH": str(ROOT)},
-            )
+            words = [sys.executable, Path(__file__).with_name("forkserver.py"), str(theirs.fileno())]
+            how = {"pass_fds": [theirs.fileno()], "cwd": ROOT, "env": bare() | {"PYTHONPATH": str(ROOT)}}
+            self._process = subprocess.Popen(words, **how)
         self._answers = self._socket.makefile("rb")
         assert self._answers.readline() == b"ready\n"
 

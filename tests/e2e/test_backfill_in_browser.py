@@ -99,15 +99,17 @@ def ended(mirror, identifier):
     return next((run for run in told["runs"] if run["status"] in {"SUCCESS", "FAILURE", "CANCELED"}), None)
 
 
+def held_in(data, hours):
+    audits = Warehouse(data).audit(hours, dataset=datasets.ARTICLE_CHANGES)
+    return {audit.batch_hour: audit.row_count for audit in audits}
+
+
 def rows_of(mirror, run, hours):
     """The rows that a run told of these hours and of no others, which are those that are held, by partition."""
     told = {layer: mirror.materializations(layer, run) for layer in LAYERS}
     for layer in LAYERS:
         assert set(told[layer]) == {key_of(hour) for hour in hours}, layer
-    held = {
-        audit.batch_hour: audit.row_count
-        for audit in Warehouse(mirror.data).audit(hours, dataset=datasets.ARTICLE_CHANGES)
-    }
+    held = held_in(mirror.data, hours)
     for hour in hours:
         archive, lake, warehouse = (told[layer][key_of(hour)] for layer in LAYERS)
         assert archive["files"] == len(PROJECTS)
@@ -127,7 +129,7 @@ def test_a_backfill_of_all_layers_is_one_run_and_its_damaged_hour_is_red_with_it
     good = [hour for hour in HOURS if hour != DAMAGED]
     rows_of(mirror, run["runId"], good)
     warehouse = Warehouse(mirror.data)
-    held = {audit.batch_hour: audit.row_count for audit in warehouse.audit(HOURS, dataset=datasets.ARTICLE_CHANGES)}
+    held = held_in(mirror.data, HOURS)
     # of the red hour the other projects are loaded
     assert sorted(held) == list(HOURS)
     assert all(held.values())
@@ -244,14 +246,10 @@ def test_a_day_is_converted_by_workers_of_dask_and_loaded_by_the_run(tmp_path):
         made = {layer: mirror.materializations(layer, run["runId"]) for layer in LAYERS}
     for layer in LAYERS:
         assert set(made[layer]) == {key_of(hour) for hour in hours}, layer
-    held = {
-        audit.batch_hour: audit.row_count for audit in Warehouse(data).audit(hours, dataset=datasets.ARTICLE_CHANGES)
-    }
     lines = {hour: mirror.lines(hour) for hour in hours}
-    assert held == {hour: lines[hour] - made[LAYERS[2]][key_of(hour)]["duplicates"] for hour in hours}
+    assert held_in(data, hours) == {hour: lines[hour] - made[LAYERS[2]][key_of(hour)]["duplicates"] for hour in hours}
     # the workers wrote the lake: a name of theirs is in no file, but the run had no converter at work
     with duckdb.connect() as connection:
         files = str(data / "lake" / "article_changes" / "**" / "*.parquet")
-        assert connection.execute(f"SELECT count(*) FROM read_parquet('{files}')").fetchall() == [
-            (sum(lines.values()),)
-        ]
+        [(count,)] = connection.execute(f"SELECT count(*) FROM read_parquet('{files}')").fetchall()
+    assert count == sum(lines.values())

@@ -14,7 +14,6 @@ from tests.e2e.conftest import KILLED_AT, contents, digests
 
 @pytest.fixture
 def copied(filled, copy):
-    """The environment of a copy of the filled data folder."""
     return copy(filled[0])
 
 
@@ -112,6 +111,11 @@ def test_what_is_damaged_is_left_out_and_named(call, copied, tmp_path):
     )
     assert not (tmp_path / "restored" / lake.relative_to(data)).exists()
     assert call("sql", "FROM articles LIMIT 1", environ=restored).code == 0
+    build, other = newest / "warehouse/build.duckdb", copied | {"WME_DATA": str(tmp_path / "other")}
+    build.write_bytes(build.read_bytes()[:-1])
+    told = f"The backup file {build} is damaged. All other files were restored. Restore an older backup into an empty"
+    call("restore", str(newest), environ=other).fails(told, "or run `wme rebuild` to create the warehouse")
+    assert list((tmp_path / "other").glob("archive/batches/*/*/*.tar.gz"))
     with (newest / "MD5SUMS").open("a") as sums:
         sums.write("\n")
     call("restore", str(newest), environ=copied | {"WME_DATA": str(tmp_path / "second")}).fails("MD5SUMS is damaged")
@@ -145,6 +149,7 @@ def test_a_killed_restore_goes_on_and_other_folders_are_left_alone(call, killed,
     restored = copied | {"WME_DATA": str(tmp_path / "restored")}
     for at in (r"/lake/", r"build\.duckdb$", r"/warehouse\.duckdb$"):
         killed(KILLED_AT, at, "0", "restore", str(to), environ=restored)
+    (tmp_path / "restored/warehouse/build.duckdb.wal").write_bytes(b"of another file")
     assert call("restore", str(to), environ=restored).code == 0
     assert digests(tmp_path / "restored") == digests(data)
     assert "is not empty" in call("restore", str(to), environ=restored).err
@@ -184,10 +189,8 @@ def test_the_archive_alone_makes_the_identical_warehouse(call, killed, mirrored,
     next(data.glob(f"archive/batches/*/hour={hours[0]:%H}/enwiki*.tar.gz")).write_bytes(b"no archive")
     told = call("rebuild", environ=copied).fails(f"article_changes {hours[0]:%Y-%m-%d %H}:00 UTC: ")
     assert "Loaded 2 snapshot versions and 3 hours." in told.out
-    states = {
-        (row.batch_hour, row.project_id): row.state
-        for row in Warehouse(data).coverage(published=False, dataset=datasets.ARTICLE_CHANGES)
-    }
+    rows = Warehouse(data).coverage(published=False, dataset=datasets.ARTICLE_CHANGES)
+    states = {(row.batch_hour, row.project_id): row.state for row in rows}
     assert (states[hours[0], "enwiki"], states[hours[0], "frwiki"]) == ("missing", "loaded")
     assert "There is no archive in " in call("rebuild", environ=copied | {"WME_DATA": str(tmp_path / "none")}).err
 

@@ -107,7 +107,6 @@ def pieces(hours, chance, longest):
 
 
 def listed_hours(sandbox):
-    """The hours that the service lists at its clock, newest first."""
     hour = sandbox.clock.now().replace(minute=0, second=0, microsecond=0)
     for back in range(1, 47):
         if sandbox.world.hour_ready_at(hour - back * HOUR) <= sandbox.clock.now():

@@ -170,10 +170,8 @@ def pinned(path):
     found = {}
     for entry in entries:
         requirement = Requirement(entry.partition("\\")[0].strip())
-        found[canonicalize_name(requirement.name)] = (
-            str(requirement.specifier),
-            sorted(re.findall(r"--hash=\S+", entry)),
-        )
+        hashes = sorted(re.findall(r"--hash=\S+", entry))
+        found[canonicalize_name(requirement.name)] = (str(requirement.specifier), hashes)
     return found
 
 

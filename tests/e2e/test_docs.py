@@ -126,13 +126,10 @@ def test_python_of_every_page_runs(workplace):
 def test_constant_condition_on_the_hour_opens_its_files_alone(published, column):
     with duckdb.connect(published, read_only=True) as connection:
         connection.execute("SET VARIABLE newest = (SELECT max(batch_hour) FROM hours WHERE state = 'loaded')")
-        (told,) = connection.execute(
-            f"EXPLAIN (ANALYZE, FORMAT json) SELECT count(wikitext) FROM article_bodies WHERE {column} = "
-            "getvariable('newest')"
-        ).fetchall()
-        ((hours,),) = connection.execute(
-            "SELECT count(*) FROM hours WHERE state = 'loaded' AND table_name = 'article_changes'"
-        ).fetchall()
+        query = f"SELECT count(wikitext) FROM article_bodies WHERE {column} = getvariable('newest')"
+        (told,) = connection.execute(f"EXPLAIN (ANALYZE, FORMAT json) {query}").fetchall()
+        loaded = "SELECT count(*) FROM hours WHERE state = 'loaded' AND table_name = 'article_changes'"
+        ((hours,),) = connection.execute(loaded).fetchall()
     opened, of = re.search(r'"Scanning Files": "(\d+)/(\d+)', told[1]).groups()
     assert (int(opened), int(of)) == (2, hours)
 

@@ -41,11 +41,9 @@ def test_the_first_run_ends_exact_and_says_what_it_does(environ, call):
     """Whatever the time of the snapshots: the hours since them are fetched."""
     before = datetime.now(UTC)
     told = call("run", environ=environ).done()
-    assert told.err.splitlines()[1:4] == [
-        "Starting the sandbox. Creating its first archives takes about 30 seconds.",
-        "Looking for the newest hours",
-        "Listing the service's snapshots",
-    ]
+    starting = "Starting the sandbox. Creating its first archives takes about 30 seconds."
+    said = [starting, "Looking for the newest hours", "Listing the service's snapshots"]
+    assert told.err.splitlines()[1:4] == said
     assert "missing" not in told.out
     assert all(question in told.out for question in EXAMPLES)
     checked = call("status", "--check", environ=environ)

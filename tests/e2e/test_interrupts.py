@@ -54,17 +54,10 @@ class Counted:
 
     def __init__(self, words, environ, moment=-1):
         self.pipe, writing = os.pipe()
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", COUNTING, str(writing), str(moment), *words],
-            cwd=ROOT,
-            env=bare() | environ,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            pass_fds=[writing],
-            start_new_session=True,
-        )
+        words = [sys.executable, "-c", COUNTING, str(writing), str(moment), *words]
+        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        how = {"cwd": ROOT, "env": bare() | environ, "pass_fds": [writing], "start_new_session": True}
+        self.process = subprocess.Popen(words, **streams, **how)
         os.close(writing)
 
     def told(self):
@@ -76,7 +69,6 @@ class Counted:
 
 @pytest.fixture(scope="module")
 def length(service, hours, tmp_path_factory):
-    """The audit events of a run that nobody disturbs."""
     account = Account(service, "undisturbed", f"Passw0rd-{os.urandom(8).hex()}")
     service.accounts.create(account.username, account.password, groups=["group_3"])
     counted = Counted(
@@ -150,16 +142,11 @@ def test_forty_interrupts_leave_nothing_behind(tmp_path, account, hours, length,
 def test_interrupt_of_a_prompt_gives_the_terminal_its_echo_back(tmp_path, account):
     ours, theirs = pty.openpty()
     before = termios.tcgetattr(theirs)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pipelines", "auth", "new-password"],
-        cwd=ROOT,
-        env={**os.environ, **account.environ(tmp_path / "data"), "TERM": "xterm"},
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - as a login does
-    )
+    words = [sys.executable, "-m", "pipelines", "auth", "new-password"]
+    how = dict.fromkeys(("stdin", "stdout", "stderr"), theirs) | {"cwd": ROOT, "start_new_session": True}
+    how["env"] = {**os.environ, **account.environ(tmp_path / "data"), "TERM": "xterm"}
+    how["preexec_fn"] = lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # as a login does
+    process = subprocess.Popen(words, **how)
     until(lambda: not termios.tcgetattr(theirs)[3] & termios.ECHO)
     os.write(ours, b"\x03")
     assert process.wait(timeout=PATIENCE_SECONDS) == 130

@@ -1,6 +1,7 @@
 """`make test-live` as its user runs it, with a sandbox as if it were the real service."""
 
 import os
+import re
 import sys
 from datetime import UTC, datetime
 
@@ -31,11 +32,7 @@ def test_what_a_service_does_otherwise_is_reported_and_no_download_is_spent(tmp_
         answer = run(WME_USERNAME="reader", WME_PASSWORD=PASSWORD, **urls)
         requests = [(request.method, request.path) for request in sandbox.requests]
     assert answer.code == 1, answer.out + answer.err
-    verdicts = {
-        line.split(" ", 1)[1].strip().partition(":")[0]: line.split()[0]
-        for line in answer.out.splitlines()
-        if line.startswith(("confirmed ", "refuted "))
-    }
+    verdicts = {name: verdict for verdict, name in re.findall(r"(?m)^(confirmed|refuted) +([^:\n]*)", answer.out)}
     assert verdicts, answer.out + answer.err
     refuted = {name for name, verdict in verdicts.items() if verdict == "refuted"}
     assert refuted == {"free-quotas"}

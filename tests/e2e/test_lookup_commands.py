@@ -12,7 +12,6 @@ from tests.e2e.conftest import Account
 
 @pytest.fixture(scope="module")
 def wme(service, call, tmp_path_factory):
-    """Calls `wme` for an account that is logged in."""
     account = Account(service, "reader-of-one", "Passw0rd-of-0ne")
     service.accounts.create(account.username, account.password, groups=["group_3"])
     environ = account.environ(tmp_path_factory.mktemp("lookups") / "data")

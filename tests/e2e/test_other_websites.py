@@ -53,7 +53,6 @@ class Website(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def evil():
-    """The port of the other website."""
     with ThreadingHTTPServer(("127.0.0.1", 0), Website) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -118,14 +117,12 @@ def test_a_ui_in_the_background_of_a_script_serves_alone_and_leaves_nothing(serv
 
     launched = served.ask(LAUNCH % (f'{SELECTOR}, jobName: "stream"', "{}"))["launchRun"]["run"]["runId"]
     asked = f'{{ runOrError(runId: "{launched}") {{ ... on Run {{ status tags {{ key }} }} }} }}'
-    until(
-        lambda: served.ask(asked)["runOrError"]["status"] == "STARTED",
-        PATIENCE_SECONDS,
-        "It runs",
-        served.log,
-        pause=0.2,
-    )
-    assert not [tag["key"] for tag in served.ask(asked)["runOrError"]["tags"] if "wme" in tag["key"]]
+
+    def run():
+        return served.ask(asked)["runOrError"]
+
+    until(lambda: run()["status"] == "STARTED", PATIENCE_SECONDS, "It runs", served.log, pause=0.2)
+    assert not [tag["key"] for tag in run()["tags"] if "wme" in tag["key"]]
     served.process.send_signal(signal.SIGTERM)
     assert served.process.wait(timeout=PATIENCE_SECONDS) == 128 + signal.SIGTERM
     assert left(served.process.pid) == []

@@ -113,10 +113,10 @@ def agree(environ):
     """Ledger, coverage, rows and lake files say the same of every hour."""
     wrong = ask(
         environ,
-        "SELECT batch_hour, project_id FROM loads l JOIN hours h USING (batch_hour, project_id) WHERE h.state <> "
-        "'loaded' "
-        "OR h.reject_count <> l.reject_count OR h.row_count <> l.row_count - l.duplicate_count OR l.applied_at IS NULL "
-        "OR h.row_count <> (SELECT count(*) FROM article_changes c "
+        "SELECT batch_hour, project_id FROM loads l JOIN hours h USING (batch_hour, project_id) "
+        "WHERE h.state <> 'loaded' OR h.reject_count <> l.reject_count "
+        "OR h.row_count <> l.row_count - l.duplicate_count OR l.applied_at IS NULL OR h.row_count <> "
+        "(SELECT count(*) FROM article_changes c "
         "WHERE (c.batch_hour, c.project_id) = (l.batch_hour, l.project_id)) "
         "OR l.reject_count <> (SELECT count(*) FROM rejects r "
         "WHERE (r.batch_hour, r.project_id) = (l.batch_hour, l.project_id))",
@@ -158,10 +158,8 @@ def test_lines_become_rows_when_the_converter_learnt_to_read_them(mirror, call, 
 
     files = lake_of(mirror)
     told = call("rejects", "--retry", environ=mirror).done()
-    assert told.out == (
-        f"2 rejected records were read by the current converter, which {READ_AGAIN}\n"
-        "There is nothing to convert again.\n"
-    )
+    read = f"2 rejected records were read by the current converter, which {READ_AGAIN}"
+    assert told.out == f"{read}\nThere is nothing to convert again.\n"
     assert lake_of(mirror) == files
 
 
@@ -194,10 +192,9 @@ def test_a_version_that_was_not_raised_and_an_archive_that_is_gone(mirror, call,
     french = "SELECT * FROM article_changes WHERE project_id = 'frwiki' ORDER BY ALL"
     rows = ask(mirror, french)
     assert call("rejects", "--retry", "--dry-run", environ=mirror).code == 0
-    call("rejects", "--retry", environ=mirror).fails(
-        f"in batches/date={hours[0]:%Y-%m-%d}/hour={hours[0]:%H}/{victim.name} cannot be converted again",
-        "Restore the file from a backup",
-    )
+    where = f"batches/date={hours[0]:%Y-%m-%d}/hour={hours[0]:%H}/{victim.name}"
+    told = call("rejects", "--retry", environ=mirror)
+    told.fails(f"in {where} cannot be converted again", "Restore the file from a backup")
     older = "SELECT DISTINCT project_id FROM rejects WHERE reason LIKE 'An older%'"
     assert ask(mirror, older) == [("frwiki",)]
     # what is loaded of that archive stays

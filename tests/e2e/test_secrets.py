@@ -131,18 +131,11 @@ def test_no_secret_is_ever_shown_or_stored(account, secrets, talkative, hours, t
     token = (data / "state" / "tokens.json").read_text()
     echoed = re.findall(r"eyJ[\w.-]+", token)[0]
     assert secrets.found_in(token.encode())  # as it would be found elsewhere
-    account.sandbox.faults.add(
-        path="/v2/codes",
-        kind="status",
-        status=403,
-        message=f"Token {echoed} may not; see {account.sandbox.url}/?k={echoed}",
-    )
+    message = f"Token {echoed} may not; see {account.sandbox.url}/?k={echoed}"
+    account.sandbox.faults.add(path="/v2/codes", kind="status", status=403, message=message)
     # Dagster's own command: its loggers, its processes, its capture of what steps print
-    outputs["asset of Dagster"] = talkative(
-        *("asset", "materialize", "--select", "archive/reference", "-m", "pipelines.definitions"),
-        program=(TALKATIVE + "from dagster._cli import main; sys.argv[0] = 'dagster'; main()"),
-        DAGSTER_HOME=str(data / "dagster"),
-    )
+    words = ("asset", "materialize", "--select", "archive/reference", "-m", "pipelines.definitions")
+    outputs["asset of Dagster"] = talkative(*words, program=DAGSTER, DAGSTER_HOME=str(data / "dagster"))
     outputs["healed run"] = talkative("run", *span)
     outputs["revoke"] = talkative("auth", "revoke")
 

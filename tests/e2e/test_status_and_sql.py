@@ -16,17 +16,13 @@ from tests.e2e.programs import PATIENCE_SECONDS
 
 
 def cells_of(told, project):
-    """The hours of a project on the map of `wme status`."""
     return next(line for line in told.out.splitlines() if line.startswith(f"{project} 0  ")).split()[2]
 
 
 def test_status_of_an_empty_folder_says_what_to_do(environ, call, tmp_path, service):
     service.requests.clear()
-    call("status", environ={"WME_DATA": environ["WME_DATA"]}).done(
-        "sandbox (not started yet)",
-        f"! There is no published file {tmp_path / 'data' / 'warehouse.duckdb'}",
-        "`wme run`",
-    )
+    absent = f"! There is no published file {tmp_path / 'data' / 'warehouse.duckdb'}"
+    call("status", environ={"WME_DATA": environ["WME_DATA"]}).done("sandbox (not started yet)", absent, "`wme run`")
     assert not (tmp_path / "data").exists()
     assert list(service.requests) == []
     assert call("status", "--check", environ=environ).code == 1
@@ -142,7 +138,6 @@ def test_reader_that_has_seen_enough(filled):
 
 
 def open_files(pid):
-    """Paths of the files that a process has open."""
     paths = set()
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # closed meanwhile

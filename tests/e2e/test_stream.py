@@ -107,7 +107,6 @@ class Siege(ExitStack):
         self._ends, self._process = {}, None
 
     def begin(self):
-        """Start `wme stream`."""
         # once set back it is put right, and set back again
         text = SET_BACK if self.clock_is_back and self._chance.random() < 0.5 else WME
         self._process = self._runner.program(text, "stream", *self._options, environ=self.environ)
@@ -169,7 +168,6 @@ class Siege(ExitStack):
         assert re.search(r"[Dd]isk is full|No space left", said), said
 
     def finish(self):
-        """Listen until everything is there, and end it."""
         self.listen(sys.maxsize)
         self._process.send_signal(signal.SIGTERM)
         _, said = self._process.communicate(timeout=PATIENCE_SECONDS)
@@ -177,7 +175,6 @@ class Siege(ExitStack):
         self.count_hits()
 
     def is_whole(self):
-        """Whether every event that has happened is kept."""
         last = self.lake().last()
         if last is None or last.number == 1:
             return False
@@ -187,15 +184,11 @@ class Siege(ExitStack):
         return all(last.offsets.get(place, 0) >= end for place, end in self._ends[now].items())
 
     def truth(self, since):
-        """Partition, offset and page of all events since then."""
         topic, now = self.sandbox.topics["article"], self.sandbox.clock.now()
         begun = micros(since) // 1_000 * 1_000  # the client asks by the millisecond
-        return {
-            (event.partition or 0, event.offset or 0, event.state.identifier)
-            for hour in range(begun // _HOUR, micros(now) // _HOUR + 1)
-            for event in topic.hour(hour)
-            if begun <= event.published <= micros(now)
-        }
+        events = (event for hour in range(begun // _HOUR, micros(now) // _HOUR + 1) for event in topic.hour(hour))
+        happened = (event for event in events if begun <= event.published <= micros(now))
+        return {(event.partition or 0, event.offset or 0, event.state.identifier) for event in happened}
 
 
 def _fill(ballast):
@@ -216,19 +209,11 @@ MANY = SimpleNamespace(events=200_000, hours=40, cuts=200, kills=19, restarts=5,
 def test_every_event_is_kept_once_and_pages_are_the_truth(tmp_path, runner, mounted, size, seed, many):
     disk = mounted(f"size={size}")
     chance = random.Random(seed)
-    settings = Settings(
-        state=tmp_path / "sandbox",
-        seed=seed,
-        # it stands still, so that there is a last event; the clocks of the clients run
-        now=datetime.now(UTC).replace(microsecond=0),
-        projects=("enwiki", "frwiki"),
-        namespaces=(0,),
-        changes_per_hour=many.events // many.hours // 2,
-        body_bytes=200,
-        entities=0,
-        # else everything has come before anything happens
-        stream_rate=many.pace,
-    )
+    small = {"namespaces": (0,), "changes_per_hour": many.events // many.hours // 2, "body_bytes": 200, "entities": 0}
+    small["stream_rate"] = many.pace  # else everything has come before anything happens
+    # it stands still, so that there is a last event; the clocks of the clients run
+    now = datetime.now(UTC).replace(microsecond=0)
+    settings = Settings(state=tmp_path / "sandbox", seed=seed, now=now, projects=("enwiki", "frwiki"), **small)
     options = ("--since", str(many.hours), "--every", str(many.every))
     with Siege(settings, disk / "data", runner, chance, options) as siege:
         warehouse = Warehouse(siege.data)

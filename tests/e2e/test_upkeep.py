@@ -44,10 +44,8 @@ def test_moved_folder_is_mended_in_place(call, copied, tmp_path):
     aside = one.rename(tmp_path / one.name)
     again = copied | {"WME_DATA": str(tmp_path / "third")}
     shutil.move(moved["WME_DATA"], again["WME_DATA"])
-    assert (
-        "reads 3 files there. 1 lake file is missing. Restore the missing file, then run `wme publish`."
-        in call("relocate", environ=again).out
-    )
+    missing = "reads 3 files there. 1 lake file is missing. Restore the missing file, then run `wme publish`."
+    call("relocate", environ=again).done(missing)
     shutil.move(aside, tmp_path / "third" / one.relative_to(lake.parent))
     # without the lake nothing is mended, rather than all bodies left out
     shutil.move(tmp_path / "third" / "warehouse.duckdb", tmp_path / "warehouse.duckdb")
@@ -202,7 +200,6 @@ def test_the_lines_for_cron_keep_a_mirror_whole_and_silent(account, service, cal
 
 
 def files(data, name=""):
-    """Digests of the files of the archive and the lake whose path holds a text."""
     return {
         path: digest
         for path, digest in contents(data).items()
@@ -272,10 +269,7 @@ def test_kills_while_a_project_is_dropped_are_made_good_by_calling_it_again(call
     )
     everything = files(data)
     kept = {name: digest for name, digest in everything.items() if "frwiki" not in name}
-    pages = (
-        "SELECT count(*), count(html) FROM articles JOIN article_bodies USING (project_id, article_id, version_id, "
-        "source_at)"
-    )
+    pages = BODIES.replace("count(*)", "count(*), count(html)")
     left = []
     # before, while and after it publishes: a publication removes and renames some files of its own
     for at in (0, 9, 22):

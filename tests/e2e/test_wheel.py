@@ -86,10 +86,8 @@ def test_the_main_job_runs_from_a_wheel_in_any_folder(place):
     told = call(place, "python", "-c", PROGRAM, module).done()
     assert str(published) in told.out
     with duckdb.connect(str(published), read_only=True) as connection:
-        [(articles, bodies)] = connection.sql(
-            "SELECT count(*), count(wikitext) FROM articles JOIN article_bodies USING (project_id, article_id, "
-            "version_id, source_at)"
-        ).fetchall()
+        pages = "articles JOIN article_bodies USING (project_id, article_id, version_id, source_at)"
+        [(articles, bodies)] = connection.sql(f"SELECT count(*), count(wikitext) FROM {pages}").fetchall()
     assert articles == bodies > 500
     *_, package, typed, home, project, job = told.out.splitlines()
     assert "<svg" in (place / "mirror" / "report.html").read_text("utf-8")

@@ -31,10 +31,7 @@ def _shared_sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbo
 
 @pytest.fixture
 def sandbox(_shared_sandbox: Sandbox) -> Iterator[Sandbox]:
-    """A sandbox with a small world whose clock stands at NOW, without faults, limits or seen requests.
-
-    It is shared by all tests of the session: what a test sets is taken back after it.
-    """
+    """The session's sandbox with a small world whose clock is at NOW; what a test sets is taken back after it."""
     _shared_sandbox.clock.set(NOW)
     _shared_sandbox.requests.clear()
     yield _shared_sandbox
@@ -45,7 +42,6 @@ def sandbox(_shared_sandbox: Sandbox) -> Iterator[Sandbox]:
 
 @pytest.fixture(autouse=True)
 def _closed() -> Iterator[None]:
-    """Close the files that were kept open."""
     yield
     close_all()
 
@@ -74,7 +70,6 @@ def make_client(sandbox: Sandbox, account: str, tmp_path: Path) -> Iterator[Call
 
 @pytest.fixture
 def client(make_client: Callable[..., EnterpriseClient]) -> EnterpriseClient:
-    """A client of the account."""
     return make_client()
 
 

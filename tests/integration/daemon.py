@@ -70,21 +70,12 @@ def instance_in_memory() -> dg.DagsterInstance:
 
 def settings_of(service: Sandbox, data: Path, **changes: Any) -> Settings:
     """Settings of a mirror of enwiki with an account of its own, which may do everything."""
-    return Settings(
-        username=new_account(service),
-        password=PASSWORD,
-        auth_url=service.url,
-        base_url=service.url,
-        realtime_url=service.realtime_url,
-        projects=("enwiki",),
-        data=data,
-        sandbox=False,
-        min_free_gb=0,
-    ).model_copy(update=changes)
+    urls = {"auth_url": service.url, "base_url": service.url, "realtime_url": service.realtime_url}
+    own: dict[str, Any] = {"username": new_account(service), "password": PASSWORD, "projects": ("enwiki",)}
+    return Settings(**urls, **own, data=data, sandbox=False, min_free_gb=0).model_copy(update=changes)
 
 
 def changed(settings: Settings, **values: Any) -> Settings:
-    """Settings with other values, for example `projects=("enwiki", "dewiki")`."""
     password = values.get("password")
     secret = {} if password is None else {"password": SecretStr(password)}
     return settings.model_copy(update=values | secret)
@@ -96,7 +87,6 @@ def offered(sandbox: Sandbox, now: datetime) -> list[datetime]:
 
 
 def span_of(first: datetime, last: datetime) -> dict[str, str]:
-    """The tags of a run over hours."""
     return {ASSET_PARTITION_RANGE_START_TAG: key_of(first), ASSET_PARTITION_RANGE_END_TAG: key_of(last)}
 
 
@@ -176,17 +166,10 @@ class Daemon:
 
     def materialize(self, hours: Sequence[datetime], *assets: str) -> dg.ExecuteInProcessResult:
         # as a command does, which may name what is not mirrored
-        return (
-            self._built(all_datasets=True)
-            .resolve_job_def("hours")
-            .execute_in_process(
-                instance=self.instance,
-                tags=span_of(hours[0], hours[-1]),
-                asset_selection=[dg.AssetKey(name.split("/")) for name in assets] or None,
-                raise_on_error=False,
-                run_config=QUIET,
-            )
-        )
+        job = self._built(all_datasets=True).resolve_job_def("hours")
+        chosen = [dg.AssetKey(name.split("/")) for name in assets]
+        how: dict[str, Any] = {"instance": self.instance, "tags": span_of(hours[0], hours[-1]), "run_config": QUIET}
+        return job.execute_in_process(asset_selection=chosen or None, raise_on_error=False, **how)
 
     def tick(self, sensor: str, *, again: bool = False) -> Any:
         """What a sensor asks for; `again`: with the cursor of its evaluation before."""
@@ -196,16 +179,11 @@ class Daemon:
         return found
 
     def schedule(self, at: datetime) -> Any:
-        """What the hourly schedule asks for at a moment."""
         defs = self.defs
         schedule = defs.resolve_schedule_def("each_hour")
         resources = {name: defs.resources[name] for name in schedule.required_resource_keys}
-        with dg.build_schedule_context(
-            instance=self.instance,
-            scheduled_execution_time=at,
-            repository_def=defs.get_repository_def(),
-            resources=resources,
-        ) as context:
+        how = {"instance": self.instance, "repository_def": defs.get_repository_def(), "resources": resources}
+        with dg.build_schedule_context(scheduled_execution_time=at, **how) as context:
             # an instance in memory has no reference to open it by
             context._instance_ref, context._instance = object(), self.instance
             return schedule.evaluate_tick(context)

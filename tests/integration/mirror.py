@@ -52,7 +52,6 @@ class Made:
 
     @property
     def sentence(self) -> str:
-        """The failure as one text."""
         return "\n".join(self.sentences)
 
     def add(self, event: dg.DagsterEvent) -> None:
@@ -87,7 +86,6 @@ class Mirror:
         self.instance = dg.DagsterInstance.ephemeral(tempdir=str(data.with_name(f"{data.name}-history")))
 
     def close(self) -> None:
-        """Forget the history of runs."""
         close_all()
         self.instance.dispose()
 
@@ -168,30 +166,18 @@ class Mirror:
             steps.append(step)
             say()
 
+        how: dict[str, Any] = {"since": since, "clock": self.sandbox.clock.now, "say": hear, "warn": warned.append}
+        how |= {"options": StreamOptions(connections=connections), "step_seconds": step_seconds, **options}
+        how |= {"ended": lambda: sum(one.row_count for one in steps) >= wanted}
         with self.client() as client:
-            keep(
-                client,
-                self.live_lake,
-                self.data / "state",
-                since=since,
-                clock=self.sandbox.clock.now,
-                ended=lambda: sum(one.row_count for one in steps) >= wanted,
-                say=hear,
-                warn=warned.append,
-                options=StreamOptions(connections=connections),
-                step_seconds=step_seconds,
-                **options,
-            )
+            keep(client, self.live_lake, self.data / "state", **how)
         return steps, warned
 
     def published_since(self, since: datetime) -> int:
         """Events of what is mirrored that the stream has since then."""
         scope, now = self.settings.scope_of(ARTICLE_CHANGES), self.sandbox.clock.now()
-        return sum(
-            (project, event.title.namespace) in scope
-            for project in self.settings.projects
-            for event in self.sandbox.world.events(project, since, now)
-        )
+        every = ((project, self.sandbox.world.events(project, since, now)) for project in self.settings.projects)
+        return sum((project, event.title.namespace) in scope for project, events in every for event in events)
 
     def live_pages(self) -> dict[tuple[str, int], dict[str, Any]]:
         """What analysts find; where an event stood in the stream is not the world's to tell."""
@@ -200,21 +186,17 @@ class Mirror:
             return {key: row | places for key, row in found.rows("articles_live").items()}
 
     def configure(self, **values: Any) -> None:
-        """Change settings, for example `password=None`."""
         self.settings = changed(self.settings, **values)
 
     def client(self) -> EnterpriseClient:
-        """A client as the pipeline has it, for the account of this mirror."""
         return self.resources()["enterprise"].client()
 
     @property
     def warehouse(self) -> Warehouse:
-        """The warehouse, on the sandbox's clock."""
         return OpenWarehouse(self.data, clock=self.sandbox.clock.now)
 
     @property
     def live_lake(self) -> LiveLake:
-        """The stream's files, of what is mirrored."""
         scope = self.settings.scope_of(ARTICLE_CHANGES)
         return LiveLake(self.layout, LIVE_CHANGES, ARTICLE_CHANGES.table, scope=scope)
 
@@ -226,31 +208,25 @@ class Mirror:
             return connection.execute(query, parameters).fetchall()
 
     def states(self) -> dict[tuple[datetime, str], str]:
-        """The coverage: state by (hour, project) in namespace 0."""
         rows = self.rows("SELECT batch_hour, project_id, state FROM hours WHERE namespace_id = 0")
         return {(hour.astimezone(UTC), project): state for hour, project, state in rows}
 
     def loaded(self) -> dict[tuple[datetime, str], int]:
-        """Rows of `article_changes` by (hour, project)."""
         rows = self.rows("SELECT batch_hour, project_id, count(*) FROM article_changes GROUP BY ALL")
         return {(hour.astimezone(UTC), project): count for hour, project, count in rows}
 
     def archives(self, hour: datetime | None = None) -> list[Path]:
-        """The archives that were landed, of an hour or of all."""
         folder = self.layout.archive if hour is None else self.layout.archive_hour(ARTICLE_CHANGES, hour)
         return sorted(folder.rglob("*.tar.gz"))
 
     def lake_files(self, table: str = "article_changes") -> list[Path]:
-        """The Parquet files of a table."""
         return sorted((self.layout.lake / table).rglob("*.parquet"))
 
     def repair(self) -> Rebuilt:
-        """Make lake files that are gone or damaged again from the archive."""
         own = self.resources()
         return repaired(own["lake"], own["warehouse"], ConfiguredEngine(self.settings), lambda _: None)
 
     def unfinished(self) -> list[str]:
-        """Temporary files anywhere in the data folder, as relative paths."""
         close_all()  # as the product does after every operation
         found = {path for pattern in UNFINISHED for path in self.data.rglob(pattern) if path.is_file()}
         return sorted(path.relative_to(self.data).as_posix() for path in found)
@@ -260,18 +236,15 @@ class Mirror:
         return [seen.path for seen in list(self.sandbox.requests) if seen.path.endswith(ending)]
 
     def download_path(self, hour: datetime, project: str) -> str:
-        """The service's path of a download."""
         return f"/v2/batches/{hour:%Y-%m-%d}/{hour:%H}/{project}_namespace_0/download"
 
     def truth(self, hours: Sequence[datetime]) -> dict[tuple[datetime, str], int]:
         """Distinct lines of the service's own archives, by (hour, project): what must stand in the warehouse."""
-        return {
-            (hour, project): line_count(batch.path)
-            for hour in hours
-            for batch in self.sandbox.world.batches(hour)
-            if (project := batch.record["is_part_of"]["identifier"]) in self.settings.projects
-            and batch.record["namespace"]["identifier"] == 0
-        }
+        every = ((hour, batch) for hour in hours for batch in self.sandbox.world.batches(hour))
+        found = {(hour, batch.record["identifier"]): batch.path for hour, batch in every}
+        wanted = [(hour, project) for hour in hours for project in self.settings.projects]
+        paths = {place: found.get((place[0], f"{place[1]}_namespace_0")) for place in wanted}
+        return {place: line_count(path) for place, path in paths.items() if path is not None}
 
     def status_of(self, hour: datetime, asset: str = "warehouse/article_changes") -> str | None:
         """How Dagster shows the partition of an hour: MATERIALIZED, FAILED or None."""
@@ -280,7 +253,6 @@ class Mirror:
         return None if status is None else status.value
 
     def resources(self) -> dict[str, Any]:
-        """Resources on the sandbox's clock."""
         mirror = self
 
         class Enterprise(ConfiguredEnterprise):
@@ -303,7 +275,6 @@ class Mirror:
         selection: Collection[str] | None = None,
         overrides: Mapping[str, Any] = MappingProxyType({}),
     ) -> Made:
-        """Run a job, or chosen assets of it."""
         defs = build_defs(self.settings, **self.resources() | {**overrides})
         failures: list[BaseException | None] = []
 
@@ -311,18 +282,10 @@ class Mirror:
         def remember(context: dg.HookContext) -> None:
             failures.append(context.op_exception)
 
-        result = (
-            defs.resolve_job_def(job)
-            .with_hooks({remember})
-            .execute_in_process(
-                instance=self.instance,
-                tags=tags,
-                partition_key=tags.get(PARTITION_NAME_TAG),
-                raise_on_error=False,
-                asset_selection=None if selection is None else [dg.AssetKey(name.split("/")) for name in selection],
-                run_config=QUIET | self.typed,
-            )
-        )
+        chosen = None if selection is None else [dg.AssetKey(name.split("/")) for name in selection]
+        how: dict[str, Any] = {"asset_selection": chosen, "partition_key": tags.get(PARTITION_NAME_TAG)}
+        how |= {"instance": self.instance, "tags": tags, "run_config": QUIET | self.typed}
+        result = defs.resolve_job_def(job).with_hooks({remember}).execute_in_process(raise_on_error=False, **how)
         # Dagster's events do not tell it, the failure itself does
         allow_retries = getattr(failures[0], "allow_retries", True) if failures else None
         made = Made(result.success, result.run_id, allow_retries)
@@ -332,7 +295,6 @@ class Mirror:
 
 
 def line_count(archive: Path) -> int:
-    """Distinct lines of an archive of the service."""
     with tarfile.open(archive) as tar:
         return len({line for member in tar for line in tar.extractfile(member) or ()})
 

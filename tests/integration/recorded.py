@@ -58,13 +58,8 @@ def recorded(
                 assert made.success, made.sentence
         first_step = [amid]
         later = Warehouse(mirror.data, clock=lambda: NOW + timedelta(days=40))
-        assert compact_lake(
-            mirror.layout,
-            later,
-            Engine(workers=1),
-            memory_bytes=1 << 23,
-            say=lambda _: first_step.pop()() if first_step else None,
-        )
+        how = {"memory_bytes": 1 << 23, "say": lambda _: first_step.pop()() if first_step else None}
+        assert compact_lake(mirror.layout, later, Engine(workers=1), **how)
         assert mirror.run("publish").success
         since, first_step = NOW - timedelta(minutes=90), [amid]
         say = lambda: first_step.pop()() if first_step else None  # noqa: E731

@@ -8,7 +8,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assets import layers, streams
+from assets import coverage_checks, layers, streams
 from assets.layers import HOUR, key_of
 from assets.steps.hourly_run import HourlyRun
 from pipelines.automation import sensors
@@ -47,6 +47,10 @@ def test_snapshots_are_asked_for_once_per_version_and_published_like_hours(daemo
     assert daemon.execute("snapshots", partition_key=NAME).success
     told = daemon.tick("discover_snapshots").skip_message
     assert "The current version of every mirrored snapshot is archived." in told
+    with monkeypatch.context() as patch:  # one whose record is odd is asked for, and its run says why
+        patch.setattr(sensors.snapshot, "odd", lambda *_: {"enwiki_namespace_14": "size: odd"})
+        (odd,) = daemon.tick("discover_snapshots").run_requests
+    assert (odd.partition_key, odd.run_key) == ("enwiki_namespace_14", "enwiki_namespace_14 size: odd")
     # from the snapshot on, an hour that is not there is a gap
     newest = daemon.offered()[-1]
     assert daemon.materialize([newest]).success
@@ -65,19 +69,19 @@ def test_snapshots_are_asked_for_once_per_version_and_published_like_hours(daemo
     assert again.partition_key == request.partition_key
 
 
-def test_publishing_is_asked_for_once_per_set_of_pending_hours_and_checks_alone_look_at_two_days(daemon):
+def test_publishing_is_asked_for_once_per_set_of_pending_hours_and_checks_alone_look_at_two_days(daemon, later):
     first_hour, second_hour = daemon.offered()[-2:]
     assert daemon.tick("publish_pending").skip_message == ALL_PUBLISHED
     assert daemon.materialize([first_hour]).success
     (first,) = daemon.tick("publish_pending").run_requests
     (again,) = daemon.tick("publish_pending").run_requests
     assert again.run_key == first.run_key  # the daemon makes one run of it
+    later(HOUR)  # and, if that failed, another
+    assert daemon.tick("publish_pending").run_requests[0].run_key != first.run_key
+    later(timedelta(0))
 
     # neither a snapshot nor the stream keeps hours from being published, as the pages launch a snapshot as well
-    snapshots = frozenset(
-        dg.AssetKey([layer, name])
-        for layer, name in (("archive", "snapshots"), ("lake", "snapshot_articles"), ("warehouse", "snapshot_articles"))
-    )
+    snapshots = frozenset(layers.keys(datasets.SNAPSHOT_ARTICLES))
     daemon.run(STARTED, "snapshots")
     daemon.run(STARTED, "stream")
     daemon.run(STARTED, "__ASSET_JOB", asset_selection=snapshots)
@@ -173,7 +177,6 @@ PUBLISHED = ("no_failed_hours", "last_48_hours_covered")
 
 
 def failed_hours(daemon: Daemon) -> dict[str, str | None]:
-    """The sentences of the checks of the published file that fail."""
     return {name: one.description for name, one in ask(daemon, *PUBLISHED).items() if not one.passed}
 
 
@@ -210,6 +213,11 @@ def test_failed_hours_are_reported_until_they_are_loaded_and_no_others(daemon, m
     assert all(hour_text(lost) in description for description in failed.values())
     status = collect(daemon.settings, 48)
     assert any(f"enwiki namespace 0 {hour_text(lost)}: missing. Its run failed" in text for text in status.troubles)
+    daemon.change(wikidata=True)
+    monkeypatch.setattr(coverage_checks, "failed_hours", lambda *_: {hour})
+    found, text = ask(daemon, "no_failed_hours")["no_failed_hours"], f"1 hour failed: {hour_text(hour)}"
+    assert found.description.startswith(f"article_changes: {text}; entity_changes: {text}. Read the error message ")
+    assert found.metadata["failed"].value == 2
 
 
 def test_runs_read_the_stream_one_after_the_other(daemon, monkeypatch):

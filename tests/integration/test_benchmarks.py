@@ -28,7 +28,6 @@ def run(*arguments: object, check: bool = True) -> subprocess.CompletedProcess[s
 
 
 def rows(*arguments: object) -> dict[tuple[str, str], dict]:
-    """The rows of a report by case and name."""
     found = json.loads(run(*arguments, "--json").stdout)
     assert f"benchmarks {arguments[0]}" in found["provenance"]
     assert all("error" not in row for row in found["rows"]), found["rows"]

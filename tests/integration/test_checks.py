@@ -184,11 +184,8 @@ def test_rows_of_a_snapshot_that_are_missing_or_repeated_in_duckdb_are_found(mir
 
 
 def test_a_page_and_an_entity_that_are_there_twice_are_found_in_any_part(mirror, monkeypatch):
-    alter(
-        mirror,
-        "INSERT INTO articles FROM articles WHERE article_id = (SELECT min(article_id) FROM articles)",
-        "INSERT INTO entities FROM entities WHERE entity_id = (SELECT min(entity_id) FROM entities)",
-    )
+    for table, key in (("articles", "article_id"), ("entities", "entity_id")):
+        alter(mirror, f"INSERT INTO {table} FROM {table} WHERE {key} = (SELECT min({key}) FROM {table})")
     monkeypatch.setattr(auditor, "ROWS_AT_A_TIME", 20)
     pages, entities = (one.key for one in STATES)
     told = ask(mirror, pages, entities)
@@ -210,12 +207,9 @@ def test_what_a_state_did_not_take_in_is_found(mirror):
         (STATES[1], "entity_changes", "entity_id", "entity_id"),
     )
     newest = {state.key: f"(SELECT max(event_at) FROM {state.table.name})" for state, *_ in states}
-    places = {
-        state.key: mirror.rows(
-            f"SELECT {name}, project_id FROM {state.key.path[-1]} WHERE event_at = {newest[state.key]}"
-        )
-        for state, _, _, name in states
-    }
+    query = "SELECT {}, project_id FROM {} WHERE event_at = {}"
+    asked = {state.key: query.format(name, state.table.name, newest[state.key]) for state, _, _, name in states}
+    places = {key: mirror.rows(one) for key, one in asked.items()}
     # it was deleted a second later, which the state passed over
     later = "event_at = event_at + INTERVAL 1 SECOND"
     for state, changes, *_ in states:
@@ -228,11 +222,9 @@ def test_what_a_state_did_not_take_in_is_found(mirror):
         assert description.endswith(f" UTC but is still present. {REBUILD}")
     # it is there, but as it was before
     for state, changes, *_ in states:
-        alter(
-            mirror,
-            f"UPDATE {changes} SET change_type = 'update' WHERE event_at > {newest[state.key]}",
-            f"UPDATE {state.table.name} SET event_at = event_at - INTERVAL 1 DAY WHERE event_at = {newest[state.key]}",
-        )
+        at, table = newest[state.key], state.table.name
+        alter(mirror, f"UPDATE {changes} SET change_type = 'update' WHERE event_at > {at}")
+        alter(mirror, f"UPDATE {table} SET event_at = event_at - INTERVAL 1 DAY WHERE event_at = {at}")
     told = ask(mirror, *places)
     not_taken_in = {(key, "changes_taken_in") for key in places}
     assert {key for key, one in told.items() if not one.passed} == not_taken_in
@@ -256,17 +248,16 @@ def test_what_a_state_did_not_take_in_is_found(mirror):
 def test_lists_that_are_empty_or_have_an_entry_twice_and_mirrored_names_that_are_gone_are_found(mirror):
     languages, codes = (layers.warehouse_key(named(name)) for name in ("languages", "codes"))
     projects, namespaces = (layers.warehouse_key(named(name)) for name in ("projects", "namespaces"))
-    alter(
-        mirror,
-        *("DELETE FROM languages", "INSERT INTO codes FROM codes LIMIT 1"),
-        *("DELETE FROM projects WHERE project_id = 'enwiki'", "DELETE FROM namespaces WHERE namespace_id = 0"),
-    )
+    alter(mirror, "DELETE FROM languages", "INSERT INTO codes FROM codes LIMIT 1")
+    alter(mirror, "DELETE FROM projects WHERE project_id = 'enwiki'", "DELETE FROM namespaces WHERE namespace_id = 0")
     [(code,)] = mirror.rows("SELECT code FROM codes GROUP BY ALL HAVING count(*) = 2")
     told = ask(mirror, languages, codes, projects, namespaces)
-    assert {key for key, one in told.items() if not one.passed} == {
-        *((codes, "unique_key"), (languages, "not_empty")),
-        *((projects, "mirrored_known"), (namespaces, "mirrored_known")),
+    wrong = {
+        (codes, "unique_key"),
+        (languages, "not_empty"),
+        *((one, "mirrored_known") for one in (projects, namespaces)),
     }
+    assert {key for key, one in told.items() if not one.passed} == wrong
     again = "Materialize archive/reference and its downstream assets."
     assert told[codes, "unique_key"].description == f"{code} has 2 rows. {again}"
     assert told[languages, "not_empty"].description == f"languages has no rows. The service sent an empty list. {again}"

@@ -104,11 +104,8 @@ def graph_text(defs: dg.Definitions) -> str:
             "checks": sorted(check.name for check in node.check_keys),
         }
         lines.append(key.to_user_string())
-        lines += [
-            f"  {name}: {', '.join(value) if isinstance(value, list) else value}"
-            for name, value in facts.items()
-            if value
-        ]
+        known = ((name, value) for name, value in facts.items() if value)
+        lines += [f"  {name}: {', '.join(value) if isinstance(value, list) else value}" for name, value in known]
     lines += ["", "jobs"]
     for job in sorted(defs.resolve_all_job_defs(), key=lambda job: job.name):
         if not job.name.startswith("__"):
@@ -116,16 +113,12 @@ def graph_text(defs: dg.Definitions) -> str:
             lines.append(f"  {job.name}: {', '.join(keys) or 'steps of its own'}")
     repository = defs.get_repository_def()
     lines += ["", "schedules"]
-    lines += [
-        f"  {s.name}: {s.cron_schedule} {s.execution_timezone} -> {s.job_name}, {s.default_status.value}"
-        for s in sorted(repository.schedule_defs, key=lambda s: s.name)
-    ]
+    for s in sorted(repository.schedule_defs, key=lambda s: s.name):
+        lines.append(f"  {s.name}: {s.cron_schedule} {s.execution_timezone} -> {s.job_name}, {s.default_status.value}")
     lines += ["", "sensors"]
-    lines += [
-        f"  {s.name}: every {s.minimum_interval_seconds} s -> {', '.join(sorted(t.job_name for t in s.targets))}, "
-        f"{s.default_status.value}"
-        for s in sorted(repository.sensor_defs, key=lambda s: s.name)
-    ]
+    for s in sorted(repository.sensor_defs, key=lambda s: s.name):
+        jobs = ", ".join(sorted(target.job_name for target in s.targets))
+        lines.append(f"  {s.name}: every {s.minimum_interval_seconds} s -> {jobs}, {s.default_status.value}")
     return "\n".join(lines) + "\n"
 
 

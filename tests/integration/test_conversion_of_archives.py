@@ -38,13 +38,8 @@ print(json.dumps({"path": str(made.path), "rows": made.row_count, "rejects": mad
 
 def converted(archive: pathlib.Path, version: str, data: pathlib.Path, workers: int, **environ: str) -> dict:
     """What a process of its own tells of a conversion."""
-    done = subprocess.run(
-        [sys.executable, "-c", CONVERT, archive, version, data, str(workers)],
-        check=True,
-        capture_output=True,
-        cwd=ROOT,
-        env=os.environ | environ,
-    )
+    words = [sys.executable, "-c", CONVERT, archive, version, data, str(workers)]
+    done = subprocess.run(words, check=True, capture_output=True, cwd=ROOT, env=os.environ | environ)
     return json.loads(done.stdout)
 
 
@@ -60,11 +55,8 @@ def converted(archive: pathlib.Path, version: str, data: pathlib.Path, workers: 
 def test_every_record_is_converted_in_bounded_memory(tmp_path, megabytes, options):
     """An archive is converted in a process of its own, every count compared, and its memory held to the bound."""
     archive = tmp_path / "archive.tar.gz"
-    made = subprocess.run(
-        [sys.executable, MAKER, archive, "--megabytes", str(megabytes), "--level", "1", *options],
-        check=True,
-        capture_output=True,
-    )
+    words = [sys.executable, MAKER, archive, "--megabytes", str(megabytes), "--level", "1", *options]
+    made = subprocess.run(words, check=True, capture_output=True)
     told = json.loads(made.stdout)
     found = converted(archive, told["md5"], tmp_path / "data", 2)
     assert (found["rows"], found["rejects"]) == (told["records"], 0)

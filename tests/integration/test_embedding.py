@@ -24,16 +24,8 @@ from resources.datasets import ARTICLE_CHANGES
 from resources.sandbox import Sandbox
 from resources.settings import Settings
 from tests.builds import OpenWarehouse, lay
-from tests.integration.daemon import (
-    PASSWORD,
-    QUIET,
-    STARTED,
-    ask_checks,
-    instance_in_memory,
-    offered,
-    settings_of,
-    tick,
-)
+from tests.integration import daemon
+from tests.integration.daemon import PASSWORD, STARTED, ask_checks, instance_in_memory, offered, settings_of
 from tests.integration.mirror import line_count
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "library.md"
@@ -81,26 +73,22 @@ class Project:
         _, embedding = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
         names: dict[str, Any] = {"settings": settings}
         exec(compile(embedding, GUIDE, "exec", dont_inherit=True), names)
-        own = dg.Definitions(
-            assets=[stock],
-            jobs=[report],
-            sensors=[dg.SensorDefinition(name="publish_pending", job_name="report", evaluation_fn=lambda _: None)],
-            resources={"warehouse": ["a", "b"], "io_manager": self.shelf},
-            executor=dg.multiprocess_executor,
-        )
+        parts = {"assets": [stock], "jobs": [report], "executor": dg.multiprocess_executor}
+        parts["sensors"] = [
+            dg.SensorDefinition(name="publish_pending", job_name="report", evaluation_fn=lambda _: None)
+        ]
+        own = dg.Definitions(resources={"warehouse": ["a", "b"], "io_manager": self.shelf}, **parts)
         # Dagster loads no module that has two of them
         (guide,) = (value for value in names.values() if isinstance(value, dg.Definitions))
         self.defs = dg.Definitions.merge(own, guide)
 
     def execute(self, name: str | None, **options: Any) -> dg.ExecuteInProcessResult:
-        """Run a job, or chosen assets of the whole graph."""
         whole = self.defs.resolve_implicit_global_asset_job_def
         job = whole() if name is None else self.defs.resolve_job_def(name)
-        return job.execute_in_process(instance=self.instance, run_config=QUIET, **options)
+        return job.execute_in_process(instance=self.instance, run_config=daemon.QUIET, **options)
 
     def tick(self, name: str) -> Any:
-        """What a sensor of the mirror asks for."""
-        return tick(self.defs, self.instance, f"{PREFIX}_{name}", location=LOCATION)
+        return daemon.tick(self.defs, self.instance, f"{PREFIX}_{name}", location=LOCATION)
 
     def begun(self, job: str, **options: Any) -> str:
         """A run of the merged project that the daemon has launched and that has begun."""
@@ -131,14 +119,9 @@ def test_downstream_asset_of_another_project_follows_the_mirror_hour_by_hour(pro
     edits = dg.AssetKey("edits_by_project")
     # one hour in two runs, by the mirror's own job and the project's asset alone; the other in one, as "Materialize
     # selected" does
-    results = [
-        project.execute(job, partition_key=key_of(hour), asset_selection=selection)
-        for job, hour, selection in (
-            (f"{PREFIX}_hour_to_published", hours[0], None),
-            (None, hours[0], [edits]),
-            (None, hours[1], [*ours, edits]),
-        )
-    ]
+    job = f"{PREFIX}_hour_to_published"
+    asked = ((job, hours[0], None), (None, hours[0], [edits]), (None, hours[1], [*ours, edits]))
+    results = [project.execute(name, partition_key=key_of(hour), asset_selection=some) for name, hour, some in asked]
     assert all(result.success for result in results)
     counts = {hour: {"enwiki": line_count(batch.path)} for hour in hours for batch in service.world.batches(hour)}
     assert project.shelf.kept == {("edits_by_project", key_of(hour)): count for hour, count in counts.items()}

@@ -23,7 +23,6 @@ def functions(path):
 
 
 def explained(cell):
-    """Whether a cell has no name, but a reason."""
     return cell.startswith("- ") and len(cell) > 5
 
 

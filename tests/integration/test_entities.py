@@ -157,11 +157,10 @@ def test_wikidata_comes_in_where_it_is_asked_for_and_joins_the_articles(tmp_path
         assert all(made.checks.values()), made.checks
         assert [made.sentence for made in mirror.take_snapshots(dataset=SNAPSHOT_ENTITIES)] == ["", ""]
         mirror.publish()
-        joined = mirror.warehouse.sql(
-            "SELECT articles.name, title, label FROM articles JOIN entities ON main_entity_id = entity_id "
-            "JOIN entity_sitelinks USING (entity_id) JOIN entity_labels USING (entity_id) "
-            "WHERE entity_sitelinks.project_id = articles.project_id"
-        ).rows
+        links = "entity_sitelinks JOIN entity_labels USING (entity_id)"
+        pages = f"articles JOIN entities ON main_entity_id = entity_id JOIN ({links}) AS links USING (entity_id)"
+        query = f"SELECT articles.name, title, label FROM {pages} WHERE links.project_id = articles.project_id"
+        joined = mirror.warehouse.sql(query).rows
         assert len(joined) > 10
         assert any(name == title for name, title, _ in joined)
         states = mirror.warehouse.coverage(dataset=ENTITY_CHANGES)

@@ -43,12 +43,9 @@ def test_pages_of_this_moment_are_the_truth_before_and_after_their_hour_is_loade
 def assert_visible(mirror, since):
     """Assert that analysts find each change of visibility of the world once, of loaded hours and of the present one."""
     world = mirror.sandbox.world
-    wanted = Counter(
-        world.record(event)["event"]["identifier"]
-        for project in PROJECTS
-        for event in world.events(project, since, NOW)
-        if event.title.namespace in NAMESPACES and event.type == "visibility-change"
-    )
+    events = (event for project in PROJECTS for event in world.events(project, since, NOW))
+    hidden = [one for one in events if one.title.namespace in NAMESPACES and one.type == "visibility-change"]
+    wanted = Counter(world.record(event)["event"]["identifier"] for event in hidden)
     query = "SELECT event_id FROM changes_live WHERE change_type = 'visibility-change'"
     assert Counter(event for (event,) in mirror.warehouse.sql(query).rows) == wanted
     assert wanted.total() > 3

@@ -15,7 +15,6 @@ from tests.integration.daemon import QUICK
 
 @pytest.fixture
 def names(sandbox):
-    """Titles of enwiki at the end of the newest hour."""
     hour = sandbox.clock.now().replace(minute=0) - timedelta(hours=1)
     moment = sandbox.world.export_started_at("enwiki", hour)
     writer = sandbox.world._wiki("enwiki").writer

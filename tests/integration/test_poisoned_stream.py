@@ -60,31 +60,19 @@ class Streaming:
     def _body(self, request):
         asked = request.json
         wanted = set(partitions_of(asked["parts"]))
-        lines = [
-            entry.line
-            for partition in self.service.logs
-            if partition in wanted
-            for entry in self.service.sent(partition, asked.get("offsets", {}).get(str(partition)))
-        ]
         assert request.headers["accept"] == "application/x-ndjson"
-        return b"".join(line + b"\n" for line in lines)
+        offsets, chosen = asked.get("offsets", {}), (one for one in self.service.logs if one in wanted)
+        sent = (self.service.sent(partition, offsets.get(str(partition))) for partition in chosen)
+        return b"".join(entry.line + b"\n" for entries in sent for entry in entries)
 
 
 def listen(client, folder, ended, *, connections, now=NOW):
     """Keep the stream until `ended` of its steps; returns the steps."""
     steps = []
-    keep(
-        client,
-        LiveLake(Layout(folder), "live_changes", ARTICLE_CHANGES, scope=SCOPE),
-        folder / "state",
-        since=NOW,
-        clock=lambda: now,
-        ended=lambda: ended(steps),
-        say=lambda step, _: steps.append(step),
-        warn=pytest.fail,
-        options=StreamOptions(connections=connections),
-        step_seconds=0.01,
-    )
+    lake = LiveLake(Layout(folder), "live_changes", ARTICLE_CHANGES, scope=SCOPE)
+    how = {"ended": lambda: ended(steps), "say": lambda step, _: steps.append(step), "warn": pytest.fail}
+    how |= {"options": StreamOptions(connections=connections), "step_seconds": 0.01}
+    keep(client, lake, folder / "state", since=NOW, clock=lambda: now, **how)
     return steps
 
 

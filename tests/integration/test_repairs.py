@@ -1,5 +1,6 @@
 """Pages looked up one by one: what a lost hour changed is repaired within the budget, and no kill pays twice."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from urllib.parse import unquote
 
+import dagster as dg
 import pytest
 
 from assets.steps import lookup
@@ -21,6 +23,7 @@ from tests.builds import OpenWarehouse, lay
 from tests.integration.daemon import PASSWORD, QUICK
 from tests.truth import Published, assert_rebuilt_alike, expected_row
 
+EVALUATED = dg.DagsterEventType.ASSET_CHECK_EVALUATION
 ROOT = Path(__file__).resolve().parents[2]
 #: Looks pages up in three threads, and is killed when the fifth answer has arrived and is not written down yet.
 KILLED = """
@@ -78,7 +81,6 @@ class Repairs:
 
 
 def asked(sandbox):
-    """How often each title was asked for."""
     paths = (unquote(seen.path) for seen in sandbox.requests if seen.path.startswith("/v2/articles/"))
     return Counter(path.removeprefix("/v2/articles/") for path in paths)
 
@@ -140,12 +142,8 @@ def test_a_kill_pays_for_nothing_twice_but_what_was_under_way(sandbox, account, 
     spent = asked(sandbox).total()
     assert 5 <= spent < len(names)
     url = sandbox.url
-    with EnterpriseClient(
-        Service(url, url, url, account, PASSWORD, contact=None),
-        tmp_path / "state",
-        clock=sandbox.clock.now,
-        retry=QUICK,
-    ) as client:
+    service = Service(url, url, url, account, PASSWORD, contact=None)
+    with EnterpriseClient(service, tmp_path / "state", clock=sandbox.clock.now, retry=QUICK) as client:
         repairs = Repairs(sandbox, client, tmp_path, 100)
         assert repairs.budget.left <= 100 - spent  # what was lost in the kill is spent as well
         assert repairs.load() >= spent - 3
@@ -177,7 +175,14 @@ def test_watched_pages_are_looked_up_and_a_sample_is_compared(mirror, sandbox, t
     assert (told["found"], told["not_found"], told["budget_left"], told["rows"]) == (1, 1, 98, 2)
     assert made.checks == {"articles_as_looked_up": not spoiled}
     assert asked(sandbox).total() == 7
+    [record] = mirror.instance.get_records_for_run(made.run_id, of_type=EVALUATED).records
+    check = record.event_log_entry.dagster_event.asset_check_evaluation_data
+    compared, missing, different = (check.metadata[name].value for name in ("compared", "not_found", "different"))
+    assert (compared > 0, missing, different) == (True, 0, compared * spoiled)
     if spoiled:
+        text = r"enwiki .+?: page (\d+), revision (\d+) here; page (\d+), revision (\d+) on the service[;.]"
+        first, changed, second, right = map(int, re.search(text, check.description).groups())
+        assert (first, changed) == (second, right + 1)
         return
     [answers] = [path for path in mirror.lake_files("lookups") if "enwiki" in path.name][:1]
     whole = answers.read_bytes()

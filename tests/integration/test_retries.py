@@ -19,11 +19,9 @@ def fail(daemon, job="hours", **typed):
 
     `typed`: what is set in the launchpad, by resource.
     """
-    result = daemon.execute(
-        job,
-        partition_key=key_of(daemon.offered()[-1]) if job == "hours" else None,
-        run_config={"resources": {name: {"config": values} for name, values in typed.items()}},
-    )
+    partition = key_of(daemon.offered()[-1]) if job == "hours" else None
+    typed = {name: {"config": values} for name, values in typed.items()}
+    result = daemon.execute(job, partition_key=partition, run_config={"resources": typed})
     assert not result.success
     (failed,) = [event for event in result.all_events if event.is_step_failure]
     assert not is_retried(daemon, result.run_id)

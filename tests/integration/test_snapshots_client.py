@@ -47,13 +47,11 @@ def plan(client, folder):
 
 
 def used(client):
-    """Units of (snapshots, chunks) that the account was charged."""
     quotas = client.account.user().quotas
     return quotas["snapshot"].used, quotas["chunk"].used
 
 
 def asked(sandbox):
-    """Downloads that the service was asked for."""
     return sum(s.path.endswith("/download") and s.method == "GET" and s.status == 307 for s in sandbox.requests)
 
 
@@ -184,8 +182,6 @@ def test_one_file_that_came_whole_stays_whole(client, sandbox, folder):
         client.snapshots.fetch(other, other.files[0])
 
 
-# --- processes that are killed ----------------------------------------------------------------------------------------
-
 VICTIM = """
 import datetime, pathlib, sys
 from resources.enterprise import EnterpriseClient, Service, FetchOptions
@@ -199,7 +195,6 @@ client.snapshots.download(plan, workers=int(workers))
 
 
 def in_flight(folder):
-    """Bytes of each unfinished file."""
     found = {}
     for path in folder.glob("*.part"):
         with contextlib.suppress(FileNotFoundError):  # just landed

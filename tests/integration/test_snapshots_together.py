@@ -14,7 +14,6 @@ NAMES = [f"{project}_namespace_0" for project in PROJECTS]
 
 @pytest.fixture
 def together(client, tmp_path):
-    """Plans for two snapshots."""
     settings = Settings(data=tmp_path / "data", projects=PROJECTS)
     return snapshots.plan(client, settings, NAMES, FetchOptions(whole=True), SNAPSHOT_ARTICLES)
 

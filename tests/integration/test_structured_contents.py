@@ -19,6 +19,8 @@ from tests.builds import close_all
 from tests.unit.lake.test_nothing_is_lost import normal_record, rebuilt, with_type
 
 REAL = pathlib.Path(__file__).resolve().parents[3] / "shared/data/real/enterprise/structured-contents"
+#: Parts of a page, and the rows of each table that is derived from them.
+PARTS = pathlib.Path(__file__).with_name("parts.json")
 JSON = {column.name: column.path for column in STRUCTURED_ARTICLES.table if column.json}
 
 
@@ -39,11 +41,8 @@ def library(tmp_path):
 
 def real() -> dict[str, list[dict]]:
     """The real records by project, the later of two of one page."""
-    records = [
-        record
-        for name in ("montreal-2024-infobox", "montreal-2025-infoboxes")
-        for record in json.loads(gzip.decompress((REAL / f"{name}.json.gz").read_bytes()))
-    ]
+    samples = [REAL / f"{name}.json.gz" for name in ("montreal-2024-infobox", "montreal-2025-infoboxes")]
+    records = [record for path in samples for record in json.loads(gzip.decompress(path.read_bytes()))]
     (fields,) = json.loads(gzip.decompress((REAL / "montreal-2025-fields.json.gz").read_bytes()))
     # an answer of three fields says of no page which it is; put over one, it is a record
     records.append({**records[1], "identifier": 1, **fields})
@@ -72,7 +71,6 @@ def published(tmp_path_factory):
 
 
 def parts(place: list):
-    """All parts, in order."""
     for part in place or []:
         yield part
         yield from parts(part.get("has_parts"))
@@ -80,10 +78,9 @@ def parts(place: list):
 
 def test_real_records_come_back_as_they_went_in(published):
     records, found = published
-    both = found.sql(
-        "SELECT page.*, body.* EXCLUDE (project_id, namespace_id, article_id, name, version_id) "
-        "FROM structured_articles AS page JOIN structured_bodies AS body USING (project_id, article_id)"
-    )
+    pages = "structured_articles AS page JOIN structured_bodies AS body USING (project_id, article_id)"
+    known = "project_id, namespace_id, article_id, name, version_id"
+    both = found.sql(f"SELECT page.*, body.* EXCLUDE ({known}) FROM {pages}")
     rows = both.to_arrow_table().to_pylist()
     assert len(rows) == sum(map(len, records.values()))
     by_page = {(row["project_id"], row["article_id"]): row for row in rows}
@@ -170,10 +167,8 @@ def test_a_page_counts_once_and_a_new_version_takes_the_place_of_the_old(library
     first = [line(1, 10, "old"), line(2, 20, "two"), line(1, 11, "new"), line(2, 20, "two"), b"bad"]
     made, loaded = library.load("enwiki", first)
     assert (made.reject_count, loaded.row_count, loaded.duplicate_count) == (1, 4, 2)
-    question = (
-        "SELECT article_id, version_id, heading FROM sections JOIN structured_articles USING (project_id, article_id) "
-        "ORDER BY ALL"
-    )
+    joined = "sections JOIN structured_articles USING (project_id, article_id)"
+    question = f"SELECT article_id, version_id, heading FROM {joined} ORDER BY ALL"
     assert library.ask(question) == [(1, 11, "new"), (2, 20, "two")]
     assert library.ask("SELECT article_id, version_id FROM structured_bodies ORDER BY ALL") == [(1, 11), (2, 20)]
     _, loaded = library.load("enwiki", [line(1, 12, "newer"), line(3, 30, "three")], minute=30)
@@ -184,43 +179,8 @@ def test_a_page_counts_once_and_a_new_version_takes_the_place_of_the_old(library
         assert build.execute("SELECT count(*) FROM internal.hidden_rows").fetchall() == [(0,)]
 
 
-#: Parts of a page, and the rows of each table that is derived from them.
-PARTS = """{"infoboxes": [{"type": "infobox", "name": "City", "has_parts": [{"type": "field", "name": "Name", "value":
-  "N"}, {"type": "section", "name": "Area", "has_parts": [{"type": "section", "name": "Land", "has_parts":
-  [{"type": "field", "name": "m", "value": "7", "values": ["7", "8"], "links": [{"url": "a", "text": "A"}],
-  "citations": [{"identifier": "c1"}, {"identifier": "c1"}]}]}]}]}, {"type": "infobox", "name": "Other",
-  "has_parts": [{"type": "image"}]}],
-"sections": [{"type": "section", "name": "Abstract", "has_parts": [{"type": "paragraph", "value": "one", "links":
-  [{"url": "b", "text": "B"}, {"url": "c", "text": "C"}], "citations": [{"identifier": "c1"}]}, {"type": "list",
-  "has_parts": [{"type": "list_item", "value": "two", "links": [{"url": "d", "text": "D"}], "citations":
-  [{"identifier": "c3"}], "table_references": [{"identifier": "t1"}]}]}, {"type": "section", "name": "Inner",
-  "has_parts": [{"type": "paragraph", "value": "deep"}]}]}, {"type": "section", "name": "Empty"}],
-"tables": [{"identifier": "t1", "confidence_score": 0.9, "headers": [[{"value": "x"}, {"value": "y"}, {"value": "z"}]],
-  "rows": [[{"value": "1"}, {"value": "2"}], [{"value": "3"}], []], "footers": [[{"value": "f"}]]}],
-"references": [{"identifier": "c1", "group": "note", "type": "web", "metadata": {"url": "m"}, "text": {"value": "x",
-  "links": [{"url": "e", "text": "E"}]}, "source": {"value": "s", "links": [{"url": "f"}]}}, {"identifier": "c2",
-  "metadata": {"title": "T"}, "text": {"links": [{"url": "g"}]}}]}"""
-DERIVED = """{"infobox_fields": [
-  [[1, 1], "$[0].has_parts[0]", 1, "City", null, "field", "Name", "N", null, 0, 0],
-  [[1, 2, 1, 1], "$[0].has_parts[1].has_parts[0].has_parts[0]", 1, "City", "Land", "field", "m", "7", ["7", "8"], 1, 2],
-  [[2, 1], "$[1].has_parts[0]", 2, "Other", null, "image", null, null, null, 0, 0]],
-"sections": [[[1], "$[0]", 1, "Abstract", ["Abstract"], "one\\ntwo", 3, 2, ["t1"]],
-  [[1, 3], "$[0].has_parts[2]", 2, "Inner", ["Abstract", "Inner"], "deep", 0, 0, []],
-  [[2], "$[1]", 1, "Empty", ["Empty"], null, 0, 0, []]],
-"article_references": [[[1], "$[0]", "c1", "note", "web", null, "m", "x", "s", "{\\"url\\":\\"m\\"}"],
-  [[2], "$[1]", "c2", null, null, "T", "g", null, null, "{\\"title\\":\\"T\\"}"]],
-"article_tables": [[[1], "$[0]", "t1", 0.9, 1, 3, 3, [["x", "y", "z"]], [["1", "2"], ["3"], []], [["f"]]]],
-"article_links": [["infobox", [1, 2, 1, 1, 1], "$[0].has_parts[1].has_parts[0].has_parts[0].links[0]", "a", "A"],
-  ["section", [1, 1, 1], "$[0].has_parts[0].links[0]", "b", "B"],
-  ["section", [1, 1, 2], "$[0].has_parts[0].links[1]", "c", "C"],
-  ["section", [1, 2, 1, 1], "$[0].has_parts[1].has_parts[0].links[0]", "d", "D"],
-  ["reference", [1, 1, 1], "$[0].text.links[0]", "e", "E"], ["reference", [1, 2, 1], "$[0].source.links[0]", "f", null],
-  ["reference", [2, 1, 1], "$[1].text.links[0]", "g", null]],
-"citations_per_page": [[2, 4, 2]]}"""
-
-
 def test_each_derived_column_shows_its_part_of_a_page_also_under_the_names_of_before_2025(library):
-    page, derived = json.loads(PARTS), json.loads(DERIVED)
+    page, derived = json.loads(PARTS.read_bytes()).values()
     old = {"infobox": page["infoboxes"], "article_sections": page["sections"]}
     both = page | {"infobox": [], "article_sections": []}
     library.load("enwiki", [line_of(0, **both), line_of(1, **page | old | {"infoboxes": None, "sections": None})])
@@ -246,11 +206,8 @@ def test_forms_that_no_sample_has_are_asked_without_an_error(library):
         deep = {"type": "section", "name": f"level {number}", "has_parts": [deep]}
     odd = [
         {"sections": "x", "infoboxes": 7, "references": {"identifier": "one", "text": {"value": "t"}}, "tables": "x"},
-        {
-            "sections": [1, "a", None, [{"type": "section"}]],
-            "infoboxes": [{"has_parts": {"type": "field"}}],
-            "tables": [3],
-        },
+        {"sections": [1, "a", None, [{"type": "section"}]], "infoboxes": [{"has_parts": {"type": "field"}}]},
+        {"tables": [3]},
         {"sections": [deep], "tables": {"identifier": "t", "rows": [["a"], "b"], "confidence_score": "high"}},
         {"infoboxes": [{"type": "infobox", "has_parts": [{"type": "field", "name": "$.x[0]", "values": "v"}]}]},
         {"references": [{"metadata": "m", "text": "plain"}, 5], "attribution": [1]},
@@ -260,11 +217,11 @@ def test_forms_that_no_sample_has_are_asked_without_an_error(library):
     for table in (*STRUCTURED_ARTICLES.derived, STRUCTURED_ARTICLES.bodies):
         library.ask(f"SELECT * FROM {table.name}")
     for query, row in (
-        ("SELECT level, heading FROM sections WHERE article_id = 2 ORDER BY level DESC LIMIT 1", (11, "level 0")),
-        ("SELECT url, len(position) FROM article_links WHERE article_id = 2", ("https://deep", 13)),
-        ("SELECT label FROM infobox_fields WHERE article_id = 3", ("$.x[0]",)),
+        ("SELECT level, heading FROM sections WHERE article_id = 3 ORDER BY level DESC LIMIT 1", (11, "level 0")),
+        ("SELECT url, len(position) FROM article_links WHERE article_id = 3", ("https://deep", 13)),
+        ("SELECT label FROM infobox_fields WHERE article_id = 4", ("$.x[0]",)),
         ("SELECT reference_id, text FROM article_references WHERE article_id = 0", ("one", "t")),
-        ("SELECT table_id, confidence_score FROM article_tables WHERE article_id = 2", ("t", None)),
+        ("SELECT table_id, confidence_score FROM article_tables WHERE article_id = 3", ("t", None)),
     ):
         assert library.ask(query) == [row], query
 

@@ -88,7 +88,6 @@ class Bench:
         self.fake.script("/v2/batches/2026-11-01/06", *[json_reply([])] * times)
 
     def know(self, kind, *names):
-        """Archive a reference list with these names."""
         path = self.layout.list_archive(named(kind))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps([{"identifier": name} for name in names]))
@@ -104,11 +103,9 @@ class Bench:
         return convert_archives(hour_text(archived.plan.hour), archived.archives, self.layout, **how)
 
     def downloads(self):
-        """Signed URLs that the service was asked for so far."""
         return len(self.fake.api.seen("*/download"))
 
     def states(self):
-        """The coverage as the build file has it."""
         rows = self.warehouse.coverage(published=False, dataset=ARTICLE_CHANGES)
         return {(row.batch_hour, row.project_id, row.namespace_id): row.state for row in rows}
 

@@ -1,5 +1,7 @@
 """A list that was made by another declaration is shown as out of date until it is made again; a good hour never is."""
 
+import json
+
 import dagster as dg
 
 from assets import layers
@@ -33,6 +35,11 @@ def test_another_declaration_makes_another_version_and_the_same_list_by_the_same
     # Dagster shows what another version made as out of date
     assert not {*code()} & {*before}
     assert make(bench, instance)[1] != first[1]
+    path = bench.layout.list_archive(named("projects"))
+    path.write_text(json.dumps([*json.loads(path.read_bytes()), {"name": "without identifier"}]))
+    make(bench, instance)
+    metadata = instance.get_latest_materialization_event(PROJECTS[0]).asset_materialization.metadata
+    assert metadata["odd_records"].value == "record 5: identifier is missing, and no row can be without it."
 
 
 def test_what_is_made_part_by_part_has_no_code_version():

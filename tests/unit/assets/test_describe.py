@@ -102,9 +102,6 @@ def test_a_preview_takes_a_few_rows_of_each_file_and_none_of_an_empty_one(tmp_pa
     assert len(describe.preview(paths[:1], ("name",)).value.splitlines()) == 2 + describe.PREVIEW_ROWS
 
 
-# --- errors as failures: sentences, what may be tried again, what ends a run -----------------------------------------
-
-
 def test_a_sentence_is_the_errors_own_unless_it_has_none():
     assert sentence(errors.Forbidden("The account may not.")) == "The account may not."
     assert sentence(KeyError("x")) == "KeyError: 'x'"
@@ -136,6 +133,7 @@ def test_every_failed_hour_is_named_with_its_reason_and_with_those_of_the_same()
         found = failed_hours(hours, total, what="entity_changes: ")
         assert found.description == "entity_changes: " + "\n- ".join(told)
         assert found.allow_retries is (LOST in failed.values())  # one of them can heal
+        assert found.metadata["failed_count"].value == len(failed)
 
 
 def test_whatever_goes_wrong_within_becomes_a_failure_once():

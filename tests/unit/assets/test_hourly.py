@@ -23,8 +23,6 @@ from tests.unit.enterprise.loopback import json_reply
 
 ARCHIVE, LAKE, WAREHOUSE = ALL = list(layers.keys(datasets.ARTICLE_CHANGES))
 CHANGES = hourly_assets(datasets.ARTICLE_CHANGES, HOURS)
-
-
 BEFORE = HOUR - timedelta(hours=1)
 
 
@@ -51,13 +49,9 @@ def materialize(bench, instance):
 
     def run(hours, *projects):
         first, last = key_of(hours[0]), key_of(hours[-1])
-        result = dg.materialize(
-            [CHANGES],
-            instance=instance,
-            resources=bench.resources(*projects) | {"engine": ConfiguredEngine(Settings(workers=2, threads=1))},
-            tags={ASSET_PARTITION_RANGE_START_TAG: first, ASSET_PARTITION_RANGE_END_TAG: last},
-            raise_on_error=False,
-        )
+        own = bench.resources(*projects) | {"engine": ConfiguredEngine(Settings(workers=2, threads=1))}
+        tags = {ASSET_PARTITION_RANGE_START_TAG: first, ASSET_PARTITION_RANGE_END_TAG: last}
+        result = dg.materialize([CHANGES], instance=instance, resources=own, tags=tags, raise_on_error=False)
         # of the history, because a result lacks what is logged right before a failure
         return told_of(one.dagster_event for one in instance.all_logs(result.run_id) if one.dagster_event is not None)
 

@@ -33,12 +33,8 @@ class House:
             os.utime(path, (moment.timestamp(), moment.timestamp()))
 
     def files(self):
-        return {
-            path.relative_to(self.data).as_posix()
-            for folder in ("lake", "archive")
-            for path in (self.data / folder).rglob("*")
-            if path.is_file()
-        }
+        found = (path for folder in ("lake", "archive") for path in (self.data / folder).rglob("*"))
+        return {self.name(path) for path in found if path.is_file()}
 
     def clean(self, hours=0, grace=GRACE, **more):
         return clean(self.layout, self.warehouse, grace=grace, now=LATER + timedelta(hours=hours), **more)

@@ -1,11 +1,15 @@
 """One hour after another through the layers: what each is given, what it tells, what is remembered of a failure."""
 
+import itertools
+from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
 
 from assets import layers
+from assets.steps import hour as batches
 from assets.steps.converting import NotArchivedError
 from assets.steps.hour import PartialHourError
 from resources import connection, datasets
@@ -20,8 +24,6 @@ from tests.unit.enterprise.conftest import HOUR
 from tests.unit.enterprise.loopback import error_reply
 
 ARCHIVE, LAKE, WAREHOUSE = ALL = list(layers.keys(datasets.ARTICLE_CHANGES))
-
-
 LONG_AGO = HOUR - timedelta(days=3)
 
 
@@ -34,11 +36,8 @@ def test_hours_that_cannot_be_planned_fail_alone_and_stand_in_the_coverage(bench
     # nobody can bring it in any more: what that means is for whoever asked for it to say
     assert {hour: type(error) for hour, error in run.gone.items()} == {LONG_AGO: RetentionPassed}
     assert run.left_out == {LONG_AGO, NEXT}
-    assert bench.states() == {
-        (hour, project, 0): state
-        for project in ("enwiki", "frwiki")
-        for hour, state in ((LONG_AGO, HourState.PAST_RETENTION), (NEXT, HourState.NOT_YET))
-    }
+    states = {LONG_AGO: HourState.PAST_RETENTION, NEXT: HourState.NOT_YET}
+    assert bench.states() == {(hour, one, 0): states[hour] for one in ("enwiki", "frwiki") for hour in states}
     assert bench.said[0] == "list: 3 hours"
     assert len(bench.said) == 2
 
@@ -131,13 +130,17 @@ def layers_of(bench, *projects):
     return {layer.key: layer for layer in run.ingest(HOUR, ALL, bench.client)}
 
 
-def test_what_each_layer_tells(bench):
+def test_what_each_layer_tells(bench, monkeypatch, caplog):
     archive, lake, warehouse = (layer.metadata for layer in layers_of(bench, "enwiki").values())
     assert "no changes" in warehouse["empty"]
     assert warehouse["dagster/partition_row_count"] == 0
     assert "dagster/uri" not in archive
     assert "preview" not in lake
 
+    convert, moments = bench.converter.convert, itertools.count()
+    more = {"remarks": ("Odd.",), "seconds": 0.5}
+    monkeypatch.setattr(bench.converter, "convert", lambda *given, **how: replace(convert(*given, **how), **more))
+    monkeypatch.setattr(batches, "time", SimpleNamespace(perf_counter=lambda: float(next(moments))))
     first = record(1, news={"headline": "unknown"}, event=record(1)["event"] | {"type": "delete"})
     bench.serve("enwiki", first, 2, 2, b"no record")
     bench.serve("frwiki", 1)
@@ -145,6 +148,7 @@ def test_what_each_layer_tells(bench):
     told = layers_of(bench, "enwiki", "frwiki", "itwiki")
     archive, lake, warehouse = (told[key].metadata for key in ALL)
     assert (archive["files"], archive["files_fetched"], archive["absent"]) == (2, 2, "itwiki namespace 0")
+    assert archive["requests"] == 3
     assert archive["bytes"] == archive["bytes_fetched"] > 0
     [path] = bench.layout.archive.rglob("frwiki*.tar.gz")
     assert "| enwiki | 0 | " in archive["archives"].value
@@ -153,8 +157,14 @@ def test_what_each_layer_tells(bench):
     odd = "1 record in the list /v2/batches/2026-11-01/05 is not used (dewiki_namespace_0: version: "
     assert archive["odd_records"].startswith(odd)
     assert (lake["dagster/partition_row_count"], lake["rejects"]) == (4, 1)
-    assert (lake["files"], lake["files_converted"]) == (2, 2)
-    assert set(lake["seconds_by_archive"]) == {"enwiki_namespace_0", "frwiki_namespace_0"}
+    assert (lake["files"], lake["files_converted"], lake["seconds"]) == (2, 2, 1.0)
+    files = (bench.layout.lake / "article_changes").rglob("*.parquet")
+    assert lake["lake_bytes"] == sum(path.stat().st_size for path in files)
+    names = ["enwiki_namespace_0", "frwiki_namespace_0"]
+    assert lake["remarks"].splitlines() == [f"{name}: Odd." for name in names]
+    assert [f"{name} of 2026-11-01 05:00: Odd." in caplog.text for name in names] == [True, True]
+    # with the second or more that each download took
+    assert {name: taken >= 1.5 for name, taken in lake["seconds_by_archive"].items()} == dict.fromkeys(names, True)
     assert lake["dagster/uri"] == str(next((bench.layout.lake / "article_changes").rglob("*.parquet")).parent)
     assert "| news | 1 | " in lake["unknown_fields"].value
     assert (warehouse["dagster/partition_row_count"], warehouse["duplicates"], warehouse["changed"]) == (3, 1, True)

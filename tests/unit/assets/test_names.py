@@ -16,7 +16,6 @@ from tests.unit.enterprise.loopback import json_reply
 
 @pytest.fixture
 def projects(bench):
-    """The path of the archived list of projects."""
     return bench.layout.list_archive(named("projects"))
 
 

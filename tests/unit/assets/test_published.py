@@ -3,7 +3,7 @@
 import functools
 import os
 from datetime import UTC, datetime, timedelta
-from unittest.mock import Mock
+from unittest.mock import Mock, call
 
 import duckdb
 import pytest
@@ -14,6 +14,8 @@ from assets.steps import hour as batches
 from assets.steps import rebuilding
 from assets.steps.housekeeping import Cleaning, Replaced
 from resources import datasets
+from resources.adapters import ConfiguredEnterprise
+from resources.settings import Settings
 from resources.tables import HourState
 from resources.warehouse import HourStatus, Publication, Warehouse, WarehouseBusyError, next_text
 from tests.builds import close_all
@@ -85,6 +87,15 @@ def test_files_that_cannot_be_cleaned_away_fail_no_run(bench, publish):
 )
 def test_people_are_told_when_it_is_published_next(every, last, text):
     assert next_text(None if last is None else Publication(last, 1), every) == text
+
+
+def test_gaps_of_every_mirrored_dataset_are_recorded():
+    enterprise, store = ConfiguredEnterprise(Settings(projects=("enwiki", "frwiki"), wikidata=True)), Mock()
+    published.fill_coverage(enterprise, store)
+    assert store.fill_coverage.call_args_list == [
+        call(["enwiki", "frwiki"], [0], dataset=datasets.ARTICLE_CHANGES),
+        call(["wikidatawiki"], [0, 120], dataset=datasets.ENTITY_CHANGES),
+    ]
 
 
 def load(bench, *pages, projects=("enwiki",)):

@@ -129,13 +129,17 @@ def test_repairs_begin_with_the_newest_hour_and_end_at_a_limit_or_on_a_full_disk
     bench, monkeypatch, most, free, waiting
 ):
     again, hours = [], [HOUR + timedelta(hours=number) for number in (1, 0, 2)]
-    files = [FaultyFile(f"{hour}", "", True, (Part("article_changes", hour, hour, "enwiki", 0),)) for hour in hours]
+    parts = [Part("article_changes", hour, hour, "enwiki", 0) for hour in hours]
+    # the last file has rows of two hours
+    files = [FaultyFile(f"{of}", "", True, of) for of in (*((part,) for part in parts), tuple(parts[1:]))]
     monkeypatch.setattr(Warehouse, "faulty_lake_files", lambda _warehouse: files)
     monkeypatch.setattr(Loads, "load_again", lambda _loads, parts: again.append(parts[0].batch_hour))
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(free=free))
     done = repair(bench, most, min_free_gb=1.0)
     assert again == [hours[2], hours[0], hours[1]][: 3 - waiting]
-    assert (done.waiting, done.load_count, len(done.replaced)) == (waiting, 3 - waiting, 3 - waiting)
+    whole = [file for file in files if {part.batch_hour for part in file.parts} <= {*again}]
+    assert (done.waiting, done.load_count, done.replaced) == (waiting, 3 - waiting, whole)
+    assert len(whole) == {0: 4, 1: 2, 3: 0}[waiting]
 
 
 def test_compactions_begin_with_the_newest_hours_and_each_failure_counts(bench, monkeypatch):

@@ -7,11 +7,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from assets.steps import rebuilding
 from assets.steps import snapshot as snapshot_sets
 from assets.steps.converting import NotArchivedError, convert_archives
 from resources.adapters import ConfiguredLake
 from resources.datasets import SNAPSHOT_ARTICLES
 from resources.enterprise import Listing, SnapshotOptions, models
+from resources.lake import LakeError
 from resources.settings import Settings
 from tests.unit.assets.conftest import archive_bytes, listed, record, write_set
 
@@ -89,6 +91,19 @@ def test_the_newest_export_is_taken_unless_a_version_is_named(bench, put):
     assert snapshot_sets.archived_snapshot(NAME, bench.layout, SNAPSHOT_ARTICLES).exported_at == moment
 
 
+def test_the_newest_whole_versions_are_loaded_by_a_rebuild_the_oldest_first(bench, put):
+    for number, days in ((1, 1), (2, 4), (3, 2), (4, 3)):
+        put(number, [number], at=DAY + timedelta(days=days))
+    kept = rebuilding.kept_versions(bench.layout, SNAPSHOT_ARTICLES, NAME)
+    assert [one.version for one in kept] == [*map(version_of, (3, 4, 2))]
+    kept[1].archives[0].path.unlink()
+    kept = rebuilding.kept_versions(bench.layout, SNAPSHOT_ARTICLES, NAME)
+    assert [one.version for one in kept] == [*map(version_of, (1, 3, 2))]
+    # of a dataset without a current state, one is enough
+    stateless = replace(SNAPSHOT_ARTICLES, state=None)
+    assert [one.version for one in rebuilding.kept_versions(bench.layout, stateless, NAME)] == [version_of(2)]
+
+
 def test_a_snapshot_is_loaded_when_all_its_archives_are_converted(bench, put):
     put(1, [1], [2, 3])
     archived = snapshot_sets.archived_snapshot(NAME, bench.layout, SNAPSHOT_ARTICLES)
@@ -108,6 +123,9 @@ def test_a_snapshot_is_loaded_when_all_its_archives_are_converted(bench, put):
     assert (load.row_count, load.file_count, load.is_base, load.changed) == (3, 2, True, True)
     assert not snapshot_sets.load_snapshot(archived, conversions, bench.warehouse).changed
     assert bench.warehouse.apply_changes().row_count == 3
+    conversions[1].path.write_bytes(b"no rows")
+    with pytest.raises(LakeError, match=rf"^The lake file {conversions[1].path} or its rejects file cannot be read\."):
+        snapshot_sets.all_conversions(archived, lake)
 
 
 def test_what_is_asked_of_the_planner_leaves_the_floor_free_and_counts_what_is_made_of_the_files():

@@ -1,5 +1,7 @@
 """A stream is kept step by step, by one process, and what may be missing is said."""
 
+import time
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -7,6 +9,7 @@ from unittest.mock import MagicMock, Mock, call
 
 import pytest
 
+from assets import streams
 from assets.steps import stream
 from assets.steps.stream import Gap, StreamBusyError, format_step, keep, loaded_hours, missed
 from resources import datasets
@@ -126,7 +129,9 @@ def test_each_step_commits_its_position_and_says_its_lag_and_a_gap_once(tmp_path
     source = Mock(connections=[1, 2], reconnect_count=3, too_long_count=4, **{"take.return_value": [b"x"]})
     client, ends, said, warned = MagicMock(), iter([False, False, True]), [], []
     client.stream.return_value.__enter__.return_value = source
+    trims = []
     monkeypatch.setattr(stream, "STEP_BYTES", 1)
+    monkeypatch.setattr(stream, "trim", lambda: trims.append(len(said)))
 
     def say(*step):
         said.append(step)
@@ -136,6 +141,9 @@ def test_each_step_commits_its_position_and_says_its_lag_and_a_gap_once(tmp_path
     keep(client, lake, tmp_path, since=None, clock=lambda: NOW, ended=ends.__next__, **how)
     assert client.stream.call_args == call(since=NOW, offsets=first.offsets, options=how["options"])
     assert said == [(second, 0.0)] * 3, "an event in the future has no lag"
+    assert trims == [1], "memory is released after the first of steps in a row"
+    assert streams._metadata(Counter(events=20), time.monotonic() - 1e6) == {"events": 20, "events_per_second": 0.0}
+    assert streams._metadata(Counter(events=20), time.monotonic() + 1)["events_per_second"] == 20_000
     assert source.positions.committed.call_args_list == [call(second.offsets, second.published_at)] * 3
     assert source.read_again.call_args_list == [call({1: before.published_at[1]})] * 3
     assert [one.endswith("files do not contain visibility changes.") or one for one in warned] == [True, "No room."]

@@ -204,6 +204,20 @@ def test_room_is_needed_for_what_is_not_there_yet(data, tmp_path, monkeypatch, t
             take(data, tmp_path / "to")
 
 
+def test_a_restore_needs_room_for_what_is_not_there_yet(data, tmp_path, monkeypatch):
+    backup = take(data, tmp_path / "to").backup
+    shutil.copytree(backup.path / "lake/t", tmp_path / "half/lake/t")
+    (tmp_path / "half/restoring.json").write_bytes(restoring._mark(backup))
+    for free, told in (
+        (0, r"needs 1 B more space, but only 0 B is free in .*half\. Nothing more was copied"),
+        (1, None),
+    ):
+        monkeypatch.setattr(shutil, "disk_usage", lambda _, free=free: SimpleNamespace(free=free))
+        with pytest.raises(BackupDiskFullError, match=told) if told else nullcontext():
+            restore(backup, tmp_path / "half")
+    assert (tmp_path / "half/lake/t-2/b.parquet").read_bytes() == b"b"
+
+
 def test_a_restore_goes_on_with_the_same_backup_alone(data, tmp_path, monkeypatch):
     first = take(data, tmp_path / "to").backup
     (data / "lake/new").write_bytes(b"new")
@@ -229,6 +243,9 @@ def test_a_restore_goes_on_with_the_same_backup_alone(data, tmp_path, monkeypatc
 
 
 def test_one_backup_at_a_time_and_of_one_service(data, tmp_path, while_copying):
+    (tmp_path / "file").touch()
+    with pytest.raises(BackupError, match=r"file is not a folder\. Nothing was copied\. Specify a folder\."):
+        take(data, tmp_path / "file")
     to, other = tmp_path / "to", tmp_path / "other"
     (other / "archive").mkdir(parents=True)
 

@@ -135,7 +135,8 @@ def test_no_secret_is_ever_shown_or_stored(account, secrets, talkative, hours, t
     account.sandbox.faults.add(path="/v2/codes", kind="status", status=403, message=message)
     # Dagster's own command: its loggers, its processes, its capture of what steps print
     words = ("asset", "materialize", "--select", "archive/reference", "-m", "pipelines.definitions")
-    outputs["asset of Dagster"] = talkative(*words, program=DAGSTER, DAGSTER_HOME=str(data / "dagster"))
+    program = TALKATIVE + "from dagster._cli import main; sys.argv[0] = 'dagster'; main()"
+    outputs["asset of Dagster"] = talkative(*words, program=program, DAGSTER_HOME=str(data / "dagster"))
     outputs["healed run"] = talkative("run", *span)
     outputs["revoke"] = talkative("auth", "revoke")
 

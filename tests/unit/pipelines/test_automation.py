@@ -29,17 +29,11 @@ def keys(defs, job):
 
 
 def test_a_declared_dataset_is_in_the_jobs_and_sensors_of_its_family():
-    more = [
-        named(datasets.ARTICLE_CHANGES, "file_changes"),
-        named(datasets.SNAPSHOT_ARTICLES, "kept_pages"),
-        replace(named(datasets.LISTS[0], "licences"), archive="reference"),
-    ]
-    with also(*more):
+    more = [named(datasets.ARTICLE_CHANGES, "file_changes"), named(datasets.SNAPSHOT_ARTICLES, "kept_pages")]
+    with also(*more, replace(named(datasets.LISTS[0], "licences"), archive="reference")):
         defs = build_defs(Settings())
-        sensors = {
-            one.name: {target.job_name for target in one.targets}
-            for one in build_sensors(Settings(), datasets.datasets(), Prefix())
-        }
+        built = build_sensors(Settings(), datasets.datasets(), Prefix())
+    sensors = {one.name: {target.job_name for target in one.targets} for one in built}
     changes = {"archive/file_changes", "lake/file_changes", "warehouse/file_changes"}
     assert changes < keys(defs, "hours") < keys(defs, "hour_to_published")
     assert {"lake/licences", "warehouse/licences"} < keys(defs, "reference")
@@ -70,15 +64,14 @@ def test_the_daily_schedule_pulls_the_reference_lists_and_a_backfill_has_a_run_f
     assert policies == {dg.BackfillPolicy.multi_run(max_partitions_per_run=24)}
 
 
-# --- a prefix for the names of a project -----------------------------------------------------------------------------
-
 ALONE = Prefix()
 KEY = dg.AssetKey(["warehouse", "articles"])
 
 
 def test_names_keys_checks_and_sensors_begin_with_the_prefix_and_are_found_again_without_it():
     prefix = Prefix("mine")
-    made = prefix.asset(dg.AssetSpec(KEY, deps=["service"], group_name="warehouse"))
+    metadata = {"dagster/code_references": "here", "kept": "there"}
+    made = prefix.asset(dg.AssetSpec(KEY, deps=["service"], group_name="warehouse", metadata=metadata))
 
     @dg.asset_check(asset=KEY, description="All of it.")
     def whole() -> dg.AssetCheckResult:
@@ -86,6 +79,7 @@ def test_names_keys_checks_and_sensors_begin_with_the_prefix_and_are_found_again
 
     check = prefix.check(whole)
     assert (made.key.path, made.group_name) == (["mine", "warehouse", "articles"], "mine_warehouse")
+    assert made.metadata == {"kept": "there"}
     assert [dep.asset_key.path for dep in made.deps] == [["mine", "service"]]
     assert [(one.asset_key, one.name, one.description) for one in check.check_specs] == [
         (made.key, "whole", "All of it.")
@@ -138,6 +132,7 @@ def test_assets_are_made_again_under_the_prefix():
         specs=[dg.AssetSpec(KEY, group_name="warehouse")],
         partitions_def=dg.DynamicPartitionsDefinition(name="pages"),
         pool="reading",
+        backfill_policy=dg.BackfillPolicy.multi_run(7),
         config_schema={"count": dg.Field(int, default_value=3)},
     )
     def read(context: dg.AssetExecutionContext, lake: dg.ResourceParam[str]):
@@ -146,6 +141,7 @@ def test_assets_are_made_again_under_the_prefix():
     for prefix, key in ((ALONE, KEY), (Prefix("mine"), KEY.with_prefix("mine"))):
         asset = prefix.asset(read)
         assert (asset.op.name, asset.op.pool) == (prefix.name("read"), prefix.name("reading"))
+        assert asset.backfill_policy == dg.BackfillPolicy.multi_run(7)
         assert asset.partitions_def == dg.DynamicPartitionsDefinition(name=prefix.name("pages"))
         with dg.DagsterInstance.ephemeral() as instance:
             instance.add_dynamic_partitions(prefix.name("pages"), ["one"])

@@ -1,5 +1,6 @@
 """Whole answers of commands about mirrors made by hand, as `answers.txt` has them; what varies has a name there."""
 
+import errno
 import re
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
@@ -7,27 +8,32 @@ from functools import partial
 from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import click
 import pytest
 from click.testing import CliRunner
 
 from assets.steps import stream
+from assets.steps.snapshot import DISK_FACTOR
 from pipelines import cli
-from pipelines.cli import maintenance, terminal
+from pipelines.automation import discovery
+from pipelines.cli import maintenance, run, terminal
+from pipelines.operations import rebuild, snapshots
+from pipelines.operations import run as runs
 from pipelines.operations.drop_project import drop_project
-from pipelines.operations.rebuild import verify
 from pipelines.process import interrupts
 from pipelines.report import dictionary, status
 from pipelines.report.page import content
-from resources import remote
+from resources import connection, remote, storage
 from resources.data_folder import claim
+from resources.datasets import SNAPSHOT_ARTICLES, STRUCTURED_ARTICLES
 from resources.engine import line_reporter
-from resources.enterprise import StreamOptions
+from resources.enterprise import FetchOptions, StreamOptions
 from resources.formatting import size_text
 from resources.settings import Settings
 from resources.tables import HourState
-from resources.warehouse import HourStatus, Warehouse, named_in
+from resources.warehouse import FaultyFile, HourStatus, Warehouse, named_in
 from tests.builds import close_all
 from tests.unit.warehouse.conftest import START
 
@@ -76,13 +82,16 @@ def test_wrong_calls_are_refused_before_anything_is_made(mirror, answers):
     assert not mirror.data.with_name("none").exists()
 
 
-def test_compactions_and_what_they_leave_of_a_dropped_project(mirror, answers):
+def test_compactions_and_what_they_leave_of_a_dropped_project(mirror, answers, monkeypatch):
     mirror.load_all(range(4), "enwiki", "frwiki")
     mirror.publish()
     answers("compact")
     of = "4; 0 hours in the DuckDB files, 4 before 2026-11-01 04:00 UTC in the lake"
     assert dict(mirror.status(4).facts)["changes"] == of
-    assert verify(mirror.warehouse, line_reporter(print)) == "Verified 3 lake files. No files are damaged."
+    assert rebuild.verify(mirror.warehouse, line_reporter(print)) == "Verified 3 lake files. No files are damaged."
+    with monkeypatch.context() as patch:  # a file that this user may not read is not damaged
+        patch.setattr(storage, "verify", Mock(side_effect=PermissionError(errno.EACCES, "Not allowed")))
+        assert rebuild.verify(mirror.warehouse, line_reporter(print)).endswith(" No files are damaged.")
     mirror.warehouse.copy_to(mirror.data / "copy")
     named = [mirror.data / "lake" / path for paths, _ in named_in(mirror.data / "copy") for path in paths]
     assert [path.is_file() for path in named] == [True] * 3, "of the snapshot, and two of the compaction"
@@ -93,7 +102,8 @@ def test_a_removal_that_was_killed_before_its_publication_publishes_when_it_is_r
     mirror.publish()
     mirror.warehouse.drop_project("frwiki")
     close_all()
-    assert drop_project(Settings(data=mirror.data, projects=("enwiki",)), "frwiki").lake
+    assert drop_project(Settings(data=mirror.data, projects=("enwiki",), storage_version="v2.0.0"), "frwiki").lake
+    assert mirror.warehouse.sql("SELECT value FROM about WHERE name = 'storage_version'").rows == [("v2.0.0",)]
     assert mirror.warehouse.sql("SELECT DISTINCT project_id FROM articles").rows == [("enwiki",)]
 
 
@@ -175,8 +185,121 @@ def test_a_stream_is_kept_as_the_options_say(mirror, answers, monkeypatch):
     assert (given["step_seconds"], given["options"], given["ended"]()) == (3.0, options, False)
     assert (given["own"][2], given["warn"]) == (mirror.data / "state", terminal.warn)
     assert given["loaded"].args[1] == (("enwiki", 0),)
+    assert (given["own"][1]._scope, given["own"][1]._reader.bodies) == ([("enwiki", 0)], {"html"})
     monkeypatch.setattr("pipelines.cli.serve.time", SimpleNamespace(monotonic=lambda: float("inf")))
     assert given["ended"]()
+
+
+#: Options of a run; minutes to wait, hours counted, lists, earlier hours, and datasets and age of its snapshots.
+RUNS = [
+    ("", (0, 3, None, True, (SNAPSHOT_ARTICLES,), False)),
+    ("--no-snapshots --hours 5 --wait", (60, 5, None, False)),
+    ("--snapshots newer --wait=7 --reference", (7, 3, True, True, (), True)),
+    ("--snapshots --no-reference --dataset structured_articles", (0, 3, False, True, (STRUCTURED_ARTICLES,), False)),
+    ("--from 2026-11-01T00 --to 2026-11-01T01", (0, None, None, False, (SNAPSHOT_ARTICLES,), False)),
+]
+
+
+@pytest.fixture
+def scripted(monkeypatch):
+    """What `wme` runs is only noted, and the service has what the test says."""
+    noted, client = [], Mock()
+    monkeypatch.setattr(connection, "client", lambda *_, **__: nullcontext(client))
+    monkeypatch.setattr(connection, "check_names", lambda *_, **__: None)
+    monkeypatch.setattr(connection, "found_sandbox", lambda _: object())
+    monkeypatch.setattr(runs, "newest_hours", lambda _client, count, *_: noted.append(count) or [START] * count)
+    return noted
+
+
+@pytest.mark.parametrize(("words", "wanted"), RUNS)
+def test_a_run_is_what_the_options_say(tmp_path, scripted, monkeypatch, words, wanted):
+    def outlast(attempt, answers, *given):
+        scripted.extend((answers.func, *given))
+        return attempt()
+
+    def run(_settings, hours, *, engine, **given):
+        scripted.append({"hours": len(hours)} | given)
+        return runs.RunReport()
+
+    monkeypatch.setattr(runs, "outlast", outlast)
+    monkeypatch.setattr(runs, "run", run)
+    monkeypatch.setattr(discovery, "snapshots_to_fetch", lambda *given, newer: {"of": (given[2], newer)})
+    done = CliRunner(env={"WME_DATA": str(tmp_path)}).invoke(cli.wme, ["run", *words.split()])
+    assert done.exit_code == 0, done.output
+    minutes, count, lists, with_lacking, *snapshots = wanted
+    given = {"hours": count or 2, "snapshots": {"of": tuple(snapshots)} if snapshots else {}, "say": terminal.warn}
+    given |= {"refresh_reference": lists, "with_lacking": with_lacking}
+    assert scripted == [runs.is_reachable, minutes, terminal.warn, *[count] * bool(count), given]
+
+
+def test_a_dry_run_counts_files_units_and_disk_space_of_hours_and_snapshots(answers, scripted, monkeypatch):
+    files = [SimpleNamespace(project_id="enwiki", namespace_id=n, approximate_bytes=10**9) for n in range(2)]
+
+    def plan_hour(hour, _client, _layout, _scope, dataset):
+        return SimpleNamespace(dataset=dataset, hour=hour, wanted=files, missing=files[:1], missing_bytes=10**9)
+
+    sizes = {"size_bytes": 5 * 10**9, "missing_bytes": 5 * 10**9, "disk_bytes": 12 * 10**9, "unit_count": 7}
+    plan = SimpleNamespace(dataset=SNAPSHOT_ARTICLES, snapshot=files[0], missing=files, **sizes)
+    monkeypatch.setattr("assets.steps.hour.plan_hour", plan_hour)
+    monkeypatch.setattr("assets.steps.snapshot.plan_snapshot", lambda *_: plan)
+    monkeypatch.setattr(discovery, "lacking_hours", lambda *_: [START - timedelta(hours=1)])
+    monkeypatch.setattr(discovery, "snapshots_to_fetch", lambda *_, **__: {SNAPSHOT_ARTICLES: ["x"]})
+    answers("dry run")
+
+
+def test_a_download_of_snapshots_is_what_the_options_say(tmp_path, scripted, monkeypatch):
+    nothing = snapshots.Report((), (), ())
+    monkeypatch.setattr(snapshots, "plan", lambda _client, _settings, *asked: scripted.append(asked) or ["planned"])
+    monkeypatch.setattr(
+        snapshots, "download", lambda *given, workers, **_: scripted.append((given[1], workers)) or nothing
+    )
+    words = "download --json --workers 7 --most-units 3 --chunks --beyond-quota --dataset structured_articles x_0"
+    environ = {"WME_DATA": str(tmp_path), "WME_MIN_FREE_GB": "2"}
+    done = CliRunner(env=environ).invoke(cli.wme, ["snapshots", *words.split()])
+    assert done.exit_code == 0, done.output
+    sizes = {"keep_free_bytes": 2 * 10**9, "disk_factor": DISK_FACTOR}
+    options = FetchOptions(chunks=True, beyond_quota=True, most_units=3, **sizes)
+    assert scripted == [(("x_0",), options, STRUCTURED_ARTICLES), (["planned"], 7)]
+
+
+def test_a_document_says_whether_what_was_loaded_is_published_and_how_long_each_hour_took(mirror):
+    found, hour, key = [], mirror.lake.hour(0), "enwiki_namespace_0"
+    report = runs.RunReport(hours=[hour], seconds={("article_changes", hour, key): 1.5}, unreachable=True)
+    for do in (lambda: mirror.load(0), mirror.publish, lambda: mirror.load(1)):
+        do()
+        told = run._as_json(Settings(data=mirror.data), report)
+        assert [(one["batch_hour"], one["seconds"]) for one in told["hours"]] == [(hour, 1.5)]
+        found.append((told["published_file"], told["is_published"], told["is_unreachable"]))
+    path = mirror.warehouse.published_path
+    assert found == [(None, False, True), (path, True, True), (path, False, True)]
+
+
+def test_a_run_names_lake_files_that_are_gone_and_fails_for_those_that_stay_damaged(mirror, monkeypatch):
+    said, faulty = [], [FaultyFile("a", "is gone", is_gone=True), FaultyFile("b", "is short", is_gone=False)]
+    monkeypatch.setattr(Warehouse, "faulty_lake_files", lambda _, **__: faulty)
+    monkeypatch.setattr(terminal, "warn", said.append)
+    report = runs.RunReport(["First."], repaired="Restored.")
+    run.report_lake(Settings(data=mirror.data), report)
+    assert said == ["Restored.", "Rows from missing lake files are not in the published file: a is gone."]
+    told = (
+        "1 damaged lake file could not be restored: b is short. All other data is published. If the archive does not "
+        "contain the files' content, restore the files from a backup (docs/recover.md, Damaged lake files)."
+    )
+    assert report.failures == ["First.", told]
+
+
+def test_a_rebuild_of_everything_alone_makes_the_build_file_complete_and_records_gaps(mirror, monkeypatch):
+    mirror.load_all((0, 2))
+    with mirror.warehouse._connector.build("lose data") as connection:
+        connection.execute("UPDATE internal.meta SET is_complete = false")
+    monkeypatch.setattr(rebuild, "load_archived", lambda *_: rebuild.Rebuilt())
+    found = []
+    for only in ({}, None):
+        close_all()
+        rebuild.rebuild(Settings(data=mirror.data, projects=("enwiki",)), only)
+        found.append(mirror.warehouse.is_complete())
+    states = [row.state for row in mirror.warehouse.coverage(published=False)]
+    assert (found, states) == ([False, True], ["loaded", "past_retention", "loaded"])
 
 
 def test_a_worker_works_as_the_options_say_and_leaves_when_it_is_interrupted(mirror, answers, monkeypatch):

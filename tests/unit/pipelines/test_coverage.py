@@ -111,10 +111,7 @@ def test_projects_without_a_snapshot_are_one_sentence(survey, publish):
     assert not warehouse.build_path.exists(), "a published file is enough"
     (sentence,) = found.without_snapshot
     assert sentence.startswith("p0wiki namespace 0, p10wiki namespace 0, ")
-    assert sentence.endswith(
-        " and 10 more: no snapshot: only changed pages are known. `wme run --snapshots` fetches it, if the service has "
-        "one."
-    )
+    assert sentence.endswith(f" and 10 more: {NO_SNAPSHOT}.")
     assert sentence in found.troubles
 
 
@@ -158,10 +155,8 @@ def test_gaps_are_told_hours_in_a_row_in_one_sentence(survey, hours, letters, st
 
 def test_hours_that_failed_alike_with_files_of_their_own_are_one_sentence(survey):
     (place,) = survey(enwiki="llmmml")
-    reasons = {
-        9: "lake/date=2026-03-04/hour=10/a_1f.gz: it ends at byte 9.",
-        10: "lake/date=2026-03-04/hour=11/a_2b.gz: it ends at byte 7.",
-    }
+    files = {9: "hour=10/a_1f.gz: it ends at byte 9.", 10: "hour=11/a_2b.gz: it ends at byte 7."}
+    reasons = {hour: f"lake/date=2026-03-04/{file}" for hour, file in files.items()}
     cells = [replace(cell, reason=reasons.get(cell.batch_hour.hour - 2, cell.reason)) for cell in place.cells]
     assert told([replace(place, cells=tuple(cells))]) == [
         (

@@ -30,7 +30,6 @@ def hook():
 
 
 def program(text, *words):
-    """A program as the setting names it."""
     return f"'{sys.executable}' -c '{text}' {' '.join(words)}"
 
 
@@ -40,10 +39,14 @@ def test_an_address_gets_the_document_by_post_and_it_is_bounded(tmp_path, hook):
     [seen] = hook.requests
     assert (seen.method, seen.path, seen.headers["content-type"]) == ("POST", f"/{KEY}", "application/json")
     assert seen.json == {"event": "run_failure", "message": "é"}
-    run = dg.DagsterRun("hours")
+    chosen = frozenset(map(dg.AssetKey, (["lake", "b"], ["lake", "a"])))
+    run = dg.DagsterRun("hours", asset_selection=chosen, tags={RunTag.PARTITION: "2026-11-20-05:00"})
     steps = [(f"step_{number}", "x" * 100_000) for number in range(1000)]
-    made = failure_hook.document(Settings(data=tmp_path), run, "y" * 100_000, steps)
-    assert len(json.dumps(made)) < 30_000
+    settings = Settings(data=tmp_path, password=SecretStr(PASSWORD))
+    assert len(json.dumps(failure_hook.document(settings, run, "y" * 100_000, steps))) < 30_000
+    made = failure_hook.document(settings, run, f"With {PASSWORD}.", [])
+    hour, names = "2026-11-20-05:00", ("message", "assets", "first_partition", "last_partition")
+    assert [made[name] for name in names] == ["With [hidden].", ["lake/a", "lake/b"], hour, hour]
 
 
 def test_a_program_gets_the_document_on_standard_input_and_no_secret(tmp_path, monkeypatch):
@@ -98,12 +101,12 @@ def test_a_setting_that_can_be_neither_is_refused_and_none_is_shown(text):
     assert KEY not in read.model_dump_json()
 
 
-def fail(instance, sentence, **tags):
-    """A run of a step that fails as ours do; returns its identifier."""
+def fail(instance, error, **tags):
+    """A run of a step that fails as ours do, with a sentence, or by an error; returns its identifier."""
 
     @dg.op(name="archive__batches")
     def broken() -> None:
-        raise dg.Failure(sentence)
+        raise dg.Failure(error) if isinstance(error, str) else error
 
     @dg.job(name="hours")
     def job():
@@ -126,14 +129,15 @@ def test_each_failed_run_is_reported_once_with_its_sentence(instance, tmp_path, 
     fail(instance, "From before the sensor.")
     _, cursor = tick(sensor, instance, None)
     tags = {RunTag.RANGE_START: "2026-11-20-05:00", RunTag.RANGE_END: "2026-11-20-07:00"}
-    run = fail(instance, f"3 of 3 hours failed. {PASSWORD} https://x.example/a?signature=1", **tags)
+    run = fail(instance, f"3 of 3 hours failed. {PASSWORD} {hook.address} https://x.example/a?signature=1", **tags)
     told, cursor = tick(sensor, instance, cursor)
     assert [one.error for one in told.dagster_run_reactions] == [None]
     assert tick(sensor, instance, cursor)[0].dagster_run_reactions == []
     [seen] = hook.requests
     content = seen.json
     assert content.pop("failed_at").endswith(" UTC")
-    step = {"step": "archive__batches", "message": "3 of 3 hours failed. [hidden] https://x.example/a?[hidden]"}
+    message = "3 of 3 hours failed. [hidden] [hidden] https://x.example/a?[hidden]"
+    step = {"step": "archive__batches", "message": message}
     assert content == {
         "event": "run_failure", "data": str(tmp_path), "run_id": run, "run_path": f"/runs/{run}", "job": "hours",
         "assets": [], "first_partition": "2026-11-20-05:00", "last_partition": "2026-11-20-07:00", "steps": [step],
@@ -173,10 +177,11 @@ def test_a_hook_that_fails_is_a_failed_tick_and_the_next_run_is_reported(instanc
     # the operator corrects the setting
     text = 'import sys; open(sys.argv[1], "a").write(sys.stdin.read())'
     sensor = report_failures(Settings(data=tmp_path, on_failure=SecretStr(program(text, str(target)))), Prefix())
-    second = fail(instance, "Another.")
+    second = fail(instance, RuntimeError("Another."))
     told, _ = tick(sensor, instance, cursor)
     assert [one.error for one in told.dagster_run_reactions] == [None]
-    assert json.loads(target.read_text())["run_id"] == second
+    content, step = json.loads(target.read_text()), {"step": "archive__batches", "message": "RuntimeError: Another."}
+    assert (content["run_id"], content["steps"]) == (second, [step])
 
 
 def test_without_a_setting_the_sensor_is_off_and_says_so(instance, tmp_path):

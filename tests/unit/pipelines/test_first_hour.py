@@ -89,12 +89,8 @@ def test_definitions_load_where_no_first_hour_can_be_noted(settings, monkeypatch
 @pytest.mark.parametrize("layer", ["archive", "lake"])
 def test_what_was_made_earlier_stays_in_sight(settings, layer):
     layout = Layout(settings.data)
-    folders = [
-        layout.archive_hour(ARTICLE_CHANGES, hour)
-        if layer == "archive"
-        else layout.lake / "article_changes" / paths.hour_folder(hour)
-        for hour in (OLD + 30 * HOUR, OLD, OLD + HOUR)
-    ]
+    root = {"archive": layout.archive / "batches", "lake": layout.lake / "article_changes"}[layer]
+    folders = [root / paths.hour_folder(hour) for hour in (OLD + 30 * HOUR, OLD, OLD + HOUR)]
     put_aside = folders[1].parent.with_name("date=2026-03-03.moved") / "hour=00"
     for folder in (*folders, put_aside):
         folder.mkdir(parents=True)

@@ -57,12 +57,9 @@ class Folder:
         names = [f"{file.identifier}.{file.version[:8]}.tar.gz" for file in snapshot.files]
         same = {"batch_hour": None, "project_id": "enwiki", "namespace_id": 0, "member": "m.ndjson", "byte_offset": 0}
         same |= {"archive": f"snapshots/{SNAPSHOT}/{names[1]}"}
-        lines = [
-            same
-            | {"line_number": number, "raw": raw, "raw_bytes": len(raw)}
-            | {"reason": f"no JSON at byte {number}: the text '{number}', where a date is expected"}
-            for number, raw in enumerate(rejects, 1)
-        ]
+        why = "no JSON at byte {0}: the text '{0}', where a date is expected"
+        numbered = ({"line_number": n, "raw": raw, "raw_bytes": len(raw)} for n, raw in enumerate(rejects, 1))
+        lines = [same | one | {"reason": why.format(one["line_number"])} for one in numbered]
         path = self.data / "lake" / "rejects" / f"{version}.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.Table.from_pylist(lines, schema=REJECTED_LINES.schema), path)

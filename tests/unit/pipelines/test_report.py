@@ -16,7 +16,7 @@ from assets import published
 from pipelines.definitions import build_defs
 from pipelines.report import status as statuses
 from pipelines.report.page import _facts, attention, figures, headline, write
-from pipelines.report.page.content import PLACES
+from pipelines.report.page.content import PLACES, _Axis
 from pipelines.report.page.figures import STATES, areas, coverage
 from pipelines.report.status import Status, collect
 from resources import datasets
@@ -146,7 +146,7 @@ def test_a_mirror_in_which_nothing_is_or_can_be_read_says_what_to_do(mirror, tmp
     assert not (tmp_path / "none").exists()
     mirror.warehouse.published_path.write_bytes(b"no database")
     wrote, page = made(mirror, 4)
-    assert wrote.picture_count == 0
+    assert (wrote.picture_count, wrote.attention_count) == (0, 1)
     assert page.headings == ["What needs attention", "Facts"]
 
 
@@ -168,8 +168,10 @@ def test_gaps_that_differ_only_in_the_project_are_one_line_and_the_account_is_no
         "dewiki namespace 0 2026-11-01 07:00: missing. Lost.",
         "`wme run` fetches them.",
     ]
-    status = Status(facts=[("tokens", "Logged in as anna."), ("articles", "3")])
-    assert list(_facts(status)) == [("articles", "3")]
+    workers = [("worker", f"w{number}") for number in range(7)]
+    status = Status(facts=[("tokens", "Logged in as anna."), ("a", "3"), *workers, ("b", "y" * 301)])
+    cut = f"{'y' * 300} ... (`wme status` shows all)"
+    assert list(_facts(status)) == [("a", "3"), ("worker", "w0, w1, w2, w3, w4 and 2 more"), ("b", cut)]
 
 
 def test_the_headline_comes_first_and_says_how_fresh_the_mirror_is(filled, told):
@@ -187,6 +189,9 @@ def test_the_headline_comes_first_and_says_how_fresh_the_mirror_is(filled, told)
     assert dict(headline(Status(places=places)))["Newest hour"] == (
         "2026-11-01 01:00 UTC (furthest behind: 2026-11-01 00:00)"
     )
+    for is_running, is_read in ((True, "read"), (False, "not being read")):
+        stream = {"is_running": is_running, "lag_seconds": 1234.4}
+        assert dict(headline(Status(stream=stream)))["Stream"] == f"{is_read}, 1,234 s behind"
 
 
 def test_the_lag_leaves_out_hours_of_a_backfill_and_hours_that_were_loaded_again(filled, tmp_path, monkeypatch):
@@ -195,10 +200,8 @@ def test_the_lag_leaves_out_hours_of_a_backfill_and_hours_that_were_loaded_again
     loaded = ("01 02:30", "01 02:30", "01 03:20", "09 03:00", "09 03:00")
     with duckdb.connect(str(altered.warehouse.published_path)) as published:
         for number, at in enumerate(loaded):
-            published.execute(
-                "UPDATE loads SET loaded_at = ? WHERE table_name = 'article_changes' AND batch_hour = ?",
-                [f"2026-11-{at}:00+00", altered.lake.hour(number)],
-            )
+            changed = "UPDATE loads SET loaded_at = ? WHERE table_name = 'article_changes' AND batch_hour = ?"
+            published.execute(changed, [f"2026-11-{at}:00+00", altered.lake.hour(number)])
         published.execute("UPDATE loads SET reject_count = 0")  # as if a snapshot had the rejects
         published.execute("UPDATE hours SET load_count = 2 WHERE batch_hour >= ?", [altered.lake.hour(3)])
         rows = published.execute(statement("read/page/hours"), ["1 hours"]).fetchall()
@@ -220,10 +223,8 @@ def test_a_year_of_many_projects_fits_into_two_megabytes(mirror):
     own |= {"loaded_at": "hour + INTERVAL 2 HOUR", "checked_at": "hour", "row_count": "project"}
     own |= {"identifier": "'wiki' || project", "state": "if((project + day) % 2 = 0, 'loaded', 'missing')"}
     for table in ("loads", "hours"):
-        chosen = ", ".join(
-            f"{own.get(name, name)} AS {name}"
-            for (name,) in published.sql(f"SELECT column_name FROM (DESCRIBE {table})").fetchall()
-        )
+        names = published.sql(f"SELECT column_name FROM (DESCRIBE {table})").fetchall()
+        chosen = ", ".join(f"{own.get(name, name)} AS {name}" for (name,) in names)
         published.execute(
             f"INSERT INTO {table} SELECT {chosen} FROM {table}, range(27) AS p(project), range(365) AS d(day), "
             "LATERAL (SELECT TIMESTAMPTZ '2025-11-01 00:00:00+00' + day * INTERVAL 1 DAY AS hour)"
@@ -231,6 +232,8 @@ def test_a_year_of_many_projects_fits_into_two_megabytes(mirror):
     published.close()
     wrote, page = made(mirror, 0, projects=tuple(f"wiki{number}with_a_long_name" for number in range(27)))
     assert "Coverage by day" in page.headings
+    weeks = _Axis(START, START + timedelta(days=401))
+    assert (weeks.name, weeks.edges[:2]) == ("week", [START - timedelta(days=6), START + timedelta(days=1)])
     assert f"Only {PLACES} of 28 project namespaces are shown" in page.text
     assert 100_000 < wrote.size_bytes < 2_000_000
 

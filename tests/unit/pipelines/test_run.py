@@ -1,11 +1,14 @@
 """What a run decides before it begins: which hours and snapshots, what they take, whether the lists are due."""
 
+import json
 import logging
 import os
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import dagster as dg
 import pytest
 from filelock import FileLock
 
@@ -14,7 +17,7 @@ from pipelines.operations import run as runs
 from pipelines.operations.snapshots import Report, check, fetched_json, plan_json, report_json
 from resources import adapters
 from resources.adapters import ConfiguredWarehouse
-from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES, named
+from resources.datasets import ARTICLE_CHANGES, ENTITY_CHANGES, SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES, named
 from resources.enterprise import Download, FetchOptions, errors, models, plan_snapshot
 from resources.enterprise.snapshot.planner import planned_file
 from resources.lake import Layout
@@ -24,7 +27,7 @@ from resources.tables.reference import REFERENCE_TABLES
 from resources.warehouse import HourStatus, Warehouse, WarehouseBusyError
 from tests.builds import lay
 from tests.e2e.forkserver import without_history
-from tests.unit.assets.conftest import listed
+from tests.unit.assets.conftest import listed, write_set
 from tests.unit.enterprise.conftest import HOUR
 from tests.unit.enterprise.loopback import json_reply
 from tests.unit.warehouse.conftest import Clock as Late
@@ -151,6 +154,35 @@ def test_hours_that_the_mirror_lacks_are_those_since_it_began_that_the_service_k
     assert lacking(newest=60, now=61)[:2] == [14, 15], "the service keeps two days"
 
 
+def test_archived_snapshots_are_loaded_if_they_are_newer_than_all_loaded_versions(tmp_path, monkeypatch):
+    settings, layout = Settings(data=tmp_path, projects=("enwiki", "frwiki", "dewiki")), Layout(tmp_path)
+    folders = [layout.snapshot_archive(SNAPSHOT_ARTICLES, f"{one}_namespace_0") for one in ("enwiki", "frwiki")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    write_set(folders[0], "a" * 32, {}, NOW)
+    (folders[1] / "frwiki_namespace_0.aaaaaaaa.set.json").write_text("no set")
+    build = Warehouse(tmp_path).build_path
+    build.parent.mkdir()
+    build.touch()
+    for others, wanted in (((ONE, 2 * ONE), True), ((ONE, -ONE), False), ((), True)):
+        versions = {f"{number}" * 32: NOW - age for number, age in enumerate(others)}
+        monkeypatch.setattr(Warehouse, "snapshot_versions", lambda *_, v=versions: {"enwiki_namespace_0": v})
+        found, [failure] = discovery.archived_snapshots(SNAPSHOT_ARTICLES, settings)
+        assert (found, "frwiki_namespace_0.aaaaaaaa.set.json" in failure) == (["enwiki_namespace_0"] * wanted, True)
+
+
+def test_archived_hours_are_loaded_if_nothing_of_them_is_missing_or_odd(bench, settings, monkeypatch):
+    odd = {"identifier": "frwiki_namespace_0", "version": "7"}
+    for hour, records in ((HOUR, []), (HOUR + ONE, [listed("frwiki") | odd]), (HOUR + 2 * ONE, None)):
+        path = bench.layout.batch_list(ARTICLE_CHANGES, hour)
+        path.parent.mkdir(parents=True)
+        path.write_text("no list" if records is None else json.dumps(records))
+    bench.warehouse.create()
+    monkeypatch.setattr(Warehouse, "lacking_hours", lambda *_: [HOUR + n * ONE for n in range(4)])
+    chosen = settings.model_copy(update={"projects": ("enwiki", "frwiki")})
+    assert discovery.archived_hours(ARTICLE_CHANGES, chosen) == [HOUR]
+
+
 @pytest.fixture
 def settings(bench, monkeypatch):
     monkeypatch.setattr(runs.processes, "opened", without_history)
@@ -195,13 +227,15 @@ def test_a_run_has_its_jobs_in_this_order(bench, settings, monkeypatch):
     assert (report.hours, report.failures[2:], report.unavailable) == ([HOUR], ["Busy."], {"warehouse"})
 
 
-def test_a_password_that_was_refused_is_not_tried_again_and_what_is_there_is_published(bench, settings):
+def test_a_password_that_was_refused_is_not_tried_again_and_what_is_there_is_published(bench, settings, monkeypatch):
     bench.serve("enwiki", 1)
     bench.fake.password = "another"
+    monkeypatch.setattr(discovery, "archived_hours", lambda *_: [HOUR - ONE])
     said: list[str] = []
     report = runs.run(settings, [HOUR], refresh_reference=True, say=said.append, **bench.resources())
-    assert said == ["Reference lists", "Current articles and the published file"]
-    assert (report.unavailable, report.unreachable, len(report.failures)) == ({"service"}, False, 1)
+    archived = "Hours 2026-11-01 04:00 to 2026-11-01 04:00 UTC (article_changes), from the archive"
+    assert said == ["Reference lists", archived, "Current articles and the published file"]
+    assert (report.unavailable, report.unreachable, len(report.failures)) == ({"service"}, False, 2)
     assert len(bench.fake.api.seen("/v1/login")) == 1
     assert bench.warehouse.published_path.exists()
 
@@ -244,7 +278,46 @@ def test_a_job_that_fails_before_its_first_step_is_a_failure(bench, settings, mo
     assert report.failures == ["The job publish failed before its first step. Dagster's run history contains the run."]
 
 
-# --- several snapshots at once ---------------------------------------------------------------------------------------
+FAILED = dg.Failure("No."), dg.Failure("entity_changes: No."), dg.Failure("entity_changes: Nor this.")
+
+
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [
+        (FAILED[:2], ["No."]),
+        ((None, FAILED[1]), ["entity_changes: No."]),
+        (FAILED[::2], ["article_changes: No.", "entity_changes: Nor this."]),
+        ((RuntimeError("Odd."), None), ["article_changes: hourly_batches: RuntimeError: Odd."]),
+    ],
+)
+def test_a_failure_names_its_dataset_unless_all_have_it_and_is_told_once(instance, raised, told):
+    def step(dataset, error):
+        @dg.op(name=f"hourly_{dataset.archive}")
+        def take() -> None:
+            if error is not None:
+                raise error
+
+        return take
+
+    steps = [step(*both) for both in zip((ARTICLE_CHANGES, ENTITY_CHANGES), raised, strict=True)]
+
+    @dg.job
+    def hours():
+        for one in steps:
+            one()
+
+    here = runs._Here(dg.Definitions(jobs=[hours]), instance, {}, lambda _: None)
+    for _ in range(2):
+        here.execute("Hours", "hours")
+    assert here.report.failures == told
+
+
+def test_an_hour_that_was_done_before_took_no_time(bench, settings, instance, monkeypatch):
+    monkeypatch.setattr(runs.processes, "opened", lambda _: nullcontext(instance))
+    bench.serve("enwiki", 1)
+    found = [runs.run(settings, [HOUR], refresh_reference=False, **bench.resources()).seconds for _ in range(2)]
+    assert [[*one] for one in found] == [[("article_changes", HOUR, "enwiki_namespace_0")], []]
+
 
 GB = 10**9
 

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -15,6 +16,7 @@ from pipelines.report import status as statuses
 from resources import files
 from resources.datasets import ENTITY_CHANGES
 from resources.datasets.live import LIVE_CHANGES, Run
+from resources.formatting import hour_text
 from resources.lake import Layout, convert
 from resources.lake.live import LiveLake
 from resources.settings import Settings
@@ -75,10 +77,8 @@ def test_a_project_without_a_snapshot_is_neither_exact_nor_healthy(tmp_path):
 
 def test_what_is_not_mirrored_is_no_trouble(mirror):
     mirror.load(0)
-    lost = [
-        HourStatus(mirror.lake.hour(hour), "wikidatawiki", 0, HourState.MISSING, "The service answered 403.")
-        for hour in (0, 1)
-    ]
+    why = (HourState.MISSING, "The service answered 403.")
+    lost = [HourStatus(mirror.lake.hour(hour), "wikidatawiki", 0, *why) for hour in (0, 1)]
     mirror.warehouse.record_statuses(lost, ENTITY_CHANGES)
     mirror.publish()
     status = mirror.status(0, min_free_gb=0)
@@ -140,17 +140,21 @@ def test_how_far_the_stream_is_kept(mirror):
     assert statuses.as_json(mirror.status(4))["stream"] is None
     lake = LiveLake(Layout(mirror.data), LIVE_CHANGES, ARTICLE_CHANGES)
     lake.begin(mirror.lake.hour(4), mirror.lake.hour(4))
-    run = Run(mirror.lake.hour(4), mirror.lake.hour(4) + timedelta(seconds=100), 10, 3, 4, reset_count=2)
+    run = Run(
+        mirror.lake.hour(4), mirror.lake.hour(4) + timedelta(seconds=100), 10, 3, 4, reject_count=1, reset_count=2
+    )
     newest = mirror.lake.hour(5) - timedelta(seconds=5)
-    lake.add([line_of(event(7, 41, "e", newest)) + b"\n"], newest, run=run)
+    older = newest - timedelta(minutes=1)
+    events = event(7, 41, "e", newest), event(8, 1, "f", older)
+    lake.add([line_of(one) + b"\n" for one in events], newest, run=run)
     with files.held(mirror.data / "state" / "stream.lock", wait_seconds=0):
         running = mirror.status(4)
     assert dict(running.facts)["stream"] == (
-        "running, 5 s behind, 1 partition; this run: 1 event, 0.0 a second, 3 reconnects, 0 duplicates dropped, 4 "
-        "events longer than WME_MAX_RECORD_MB, offsets reset 2 times"
+        "running, 5 s behind, 2 partitions; this run: 2 events, 0.0 a second, 3 reconnects, 0 duplicates dropped, "
+        "rejected 1 record, 4 events longer than WME_MAX_RECORD_MB, offsets reset 2 times"
     )
     found = json.loads(json.dumps(statuses.as_json(running)))["stream"]
-    assert (found["is_running"], found["lag_seconds"], found["events_per_second"]) == (True, 5.0, 0.01)
+    assert (found["is_running"], found["lag_seconds"], found["events_per_second"]) == (True, 5.0, 0.02)
     assert found["partitions"]["7"] == {"next_offset": 42, "event_count": 1, "newest_published_at": newest.isoformat()}
     assert (found["newest_published_at"], found["kept_until"]) == (newest.isoformat(), newest.isoformat())
     assert (found["run"]["reconnect_count"], found["run"]["connection_count"]) == (3, 10)
@@ -163,49 +167,57 @@ def test_how_far_the_stream_is_kept(mirror):
     ):
         report = mirror.status(4 + hours)
         assert dict(report.facts)["stream"].startswith(
-            "not running; last event 2026-11-01 04:59:55 UTC; last run: 1 event"
+            "not running; last event 2026-11-01 04:59:55 UTC; last run: 2 events"
         )
         told = [trouble for trouble in report.troubles if "the stream" in trouble.lower()]
         assert [one.startswith(beginning or "") for one in told] == ([] if beginning is None else [True])
-        assert ("until 2026-11-03 04:59:55 UTC. Run" in "".join(told), report.stream["is_running"]) == (
-            hours == 0.17,
-            False,
-        )
+        assert ("until 2026-11-03 04:59:55 UTC. Run" in "".join(told)) == (hours == 0.17)
+        assert not report.stream["is_running"]
     # the view of the published file neither
     ahead = datetime.now(UTC) + timedelta(days=9)
     assert lake.add([line_of(event(7, 42, "e", ahead)) + b"\n"], ahead) is not None
     mirror.publish()
-    assert mirror.warehouse.sql("SELECT partition, lag_seconds FROM stream_state").rows == [(7, 0.0)]
+    assert mirror.warehouse.sql("SELECT lag_seconds FROM stream_state WHERE partition = 7").rows == [(0.0,)]
     assert mirror.warehouse.sql("SELECT event_count / events_per_second FROM stream_runs").rows == [(100.0,)]
 
 
-def test_unknown_fields_are_kept_counted_and_told(mirror):
+def test_unknown_fields_are_kept_counted_and_told(mirror, monkeypatch):
     lake = Archives(Layout(mirror.data))
     grown = {
         "mood": "calm\x9b31m" * 100, "\x1b[31m": 1, "version": {"identifier": 1, "scores": {"novelty": {"high": 0.5}}},
         **{f"z{number}": number for number in range(3)},
         "categories": [{"name": "A", "url": "u", "rank": 2}, {"name": "B", "url": "u", "rank": 3}],
     }  # fmt: skip
-    file = lake.convert(*(lake.record(page, **grown) for page in range(3)))
-    other = convert(
-        lake.archive(lake.lines(lake.record(is_part_of={"identifier": "frwiki"})), identifier="frwiki_namespace_0"),
-        lake.layout,
-    )
+    # files are found by the settings that they were converted with
+    how, own = {"record_bytes_max": 17 << 20, "bodies": frozenset({"html"})}, {"max_record_mb": 17, "bodies": ("html",)}
+    file = lake.convert(*(lake.record(page, **grown) for page in range(3)), **how)
+    french = lake.lines(lake.record(is_part_of={"identifier": "frwiki"}))
+    other = convert(lake.archive(french, identifier="frwiki_namespace_0"), lake.layout, **how)
     mirror.warehouse.load_hour(file.batch_hour, [file, other])
+    for number, field in ((1, "newer"), (2, "newer"), (-1, "older")):
+        beside = replace(lake, hour=file.batch_hour + number * ONE)
+        made = beside.convert(beside.record(9, **{field: number}), **how)
+        mirror.warehouse.load_hour(made.batch_hour, [made])
     mirror.publish()
-    ((extra,),) = mirror.warehouse.sql("SELECT DISTINCT extra FROM article_changes WHERE extra IS NOT NULL").rows
+    ((extra,),) = mirror.warehouse.sql(
+        "SELECT DISTINCT extra FROM article_changes WHERE contains(extra, 'novelty')"
+    ).rows
     assert json.loads(extra)["version"] == {"scores": {"novelty": {"high": 0.5}}}
     assert [category["rank"] for category in json.loads(extra)["categories"]] == [2, 3]
-    line = dict(mirror.status(5).facts)["unknown fields"]
+    line = dict(mirror.status(5, **own).facts)["unknown fields"]
     assert "categories[].rank (6 times, for example 2);" in line
     assert "version.scores.novelty (3 times, for example {" in line
     assert 'mood (3 times, for example "calm' in line
     assert not {"\x1b", "\x9b"} & set(line)
     assert len(line) < 400
-    assert line.endswith("); 2 more (newest 1 hour; kept in `extra`)")
-
-
-# --- metrics, in a text that Prometheus' own parser reads ------------------------------------------------------------
+    assert line.endswith("); 3 more (newest 3 hours; kept in `extra`)")
+    find = statuses.find_conversion
+    monkeypatch.setattr(statuses, "find_conversion", lambda *given: replace(find(*given), remarks=("Odd.",)))
+    told = [value for name, value in mirror.status(5, **own).facts if name == "remark"]
+    wanted = [("enwiki", number) for number in range(3)] + [("frwiki", 0)]
+    assert sorted(told) == [
+        f"{project}_namespace_0 of {hour_text(file.batch_hour + number * ONE)}: Odd." for project, number in wanted
+    ]
 
 
 def parsed(text):
@@ -259,7 +271,10 @@ def test_each_figure_of_the_status_is_a_metric(two):
 
 def test_a_folder_without_anything_has_what_is_known_of_it(tmp_path):
     now = datetime.fromisoformat("2026-11-01T00:00:00+00:00")
-    samples = parsed(metrics.text(statuses.collect(Settings(data=tmp_path / "data"), 48, now), now))
+    settings = Settings(data=tmp_path / "data")
+    status = statuses.collect(settings, 48, now)
+    assert dict(status.facts)["next publication"] == "by the next run"
+    samples = parsed(metrics.text(status, now))
     assert samples == {("wme_status_timestamp_seconds",): now.timestamp(), ("wme_attention",): 1.0}
 
 
@@ -285,11 +300,13 @@ def test_a_label_is_no_markup(two):
 
 def test_the_command_prints_or_writes_the_same_names(two, tmp_path, monkeypatch):
     monkeypatch.setenv("WME_DATA", str(two.data))
+    collect, asked = statuses.collect, []
+    monkeypatch.setattr(statuses, "collect", lambda *given: asked.append(given[1]) or collect(*given))
     printed = CliRunner().invoke(command, [])
     assert printed.exit_code == 0, printed.output
     output = tmp_path / "made" / "wme.prom"
-    written = CliRunner().invoke(command, ["--output", str(output)])
-    assert (written.exit_code, written.output) == (0, "")
+    written = CliRunner().invoke(command, ["--output", str(output), "--hours", "72"])
+    assert (written.exit_code, written.output, asked) == (0, "", [48, 72])
     assert parsed(output.read_bytes()).keys() == parsed(printed.stdout_bytes).keys()
     assert [path.name for path in output.parent.iterdir()] == ["wme.prom"]
     assert output.stat().st_mode & 0o777 == 0o644

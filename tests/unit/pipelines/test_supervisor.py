@@ -38,19 +38,13 @@ def start(lock, code=SERVERS, ignored=()):
         for number in ignored:
             signal.signal(number, signal.SIG_IGN)
 
-    return subprocess.Popen(
-        [sys.executable, "-m", supervisor.__name__, str(lock), sys.executable, "-c", code],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=ignore,  # noqa: PLW1509 - no thread of the tests holds a lock that this needs
-    )
+    words = [sys.executable, "-m", supervisor.__name__, str(lock), sys.executable, "-c", code]
+    how = {"cwd": ROOT, "env": {**os.environ, "PYTHONPATH": str(ROOT)}, "stdout": subprocess.DEVNULL}
+    # no thread of the tests holds a lock that `ignore` needs
+    return subprocess.Popen(words, stderr=subprocess.PIPE, text=True, preexec_fn=ignore, **how)  # noqa: PLW1509
 
 
 def group_of(process):
-    """The group of the command, once its run has begun."""
     shown = {process.stderr.readline().strip(), process.stderr.readline().strip()}
     assert "a run" in shown
     (group,) = shown - {"a run"}

@@ -5,6 +5,7 @@ import logging
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -12,8 +13,9 @@ import pytest
 from rich.console import Console
 
 import pipelines.cli
-from pipelines.cli import terminal
+from pipelines.cli import records, terminal
 from pipelines.process import interrupts
+from resources.enterprise import Listing
 from resources.formatting import printable
 from resources.warehouse import Warehouse
 from tests.builds import lay
@@ -78,6 +80,38 @@ def run(tmp_path, monkeypatch):
         return stop.value.code or 0
 
     return main
+
+
+class FullError(Exception):
+    sqlite_errorname = "SQLITE_FULL"
+
+
+FULL = "The disk is full. Committed work is kept. Free some disk space, then run the command again."
+ENDED = "The command needs a reply, but standard input has ended. Nothing was changed."
+
+
+@pytest.mark.parametrize(("raised", "told"), [(click.Abort(), ENDED), (FullError("of the history"), FULL)])
+def test_what_ends_a_command_is_said_and_options_choose_how_much_is_logged(run, monkeypatch, capsys, raised, told):
+    levels = []
+    monkeypatch.setattr(logging, "basicConfig", lambda *, level, handlers: levels.append(level))
+    assert [run("sql", "SELECT 1"), run("-v", "sql", "SELECT 1"), *levels] == [0, 0, logging.WARNING, logging.INFO]
+
+    def stop(**_):
+        raise raised if isinstance(raised, click.Abort) else RuntimeError from raised
+
+    capsys.readouterr()
+    monkeypatch.setattr(pipelines.cli.wme, "main", stop)
+    assert (run("status"), capsys.readouterr()) == (1, ("", f"{told}\n"))
+
+
+def test_records_for_people_are_cut_where_they_are_long_and_say_so(capsys):
+    record = {"a": {"b": "x" * 301, "c": list(range(8)), "d": {}, "e": None}}
+    content = json.dumps([record, {f"n{number}": number for number in range(201)}]).encode()
+    records._show(Listing(content, (), "", datetime.now(UTC)), "text")
+    members = [f"a.c.{number}  {number}" for number in range(6)]
+    first = [f"a.b    {'x' * 300}... (301 characters)", *members, "a.c    ... 8 in total", "a.d    {}", "a.e    null"]
+    second = [*(f"{f'n{number}':<4}  {number}" for number in range(200)), "... --json prints the complete record."]
+    assert capsys.readouterr().out.splitlines() == [*first, "", *second]
 
 
 def literal(text):

@@ -1,6 +1,7 @@
 """The guard of the Dagster UI refuses what browsers send for other websites, and nothing else."""
 
 import asyncio
+import re
 
 import pytest
 
@@ -38,7 +39,6 @@ def ask(method="GET", target="/", *headers, kind="http", hosts=PUBLIC, **named):
 
 
 def sent_by(app, scope):
-    """The messages that an application sends."""
     sent = []
 
     async def send(message):
@@ -191,26 +191,30 @@ def test_a_host_that_cannot_be_one_is_a_clear_error(text):
 
 
 def report_of(page, method="GET", path="/report"):
-    """The status and the text of the answer for the report; None: the server itself was asked."""
+    """The status, the text and the headers of the answer for the report; None: the server itself was asked."""
 
     async def server(_scope, _receive, send):
         await send(None)
 
     sent = sent_by(with_report(server, page), {"type": "http", "method": method, "path": path, "headers": []})
-    return None if sent == [None] else (sent[0]["status"], sent[1]["body"].decode())
+    return None if sent == [None] else (sent[0]["status"], sent[1]["body"].decode(), dict(sent[0]["headers"]))
 
 
 def test_the_report_is_served_with_links_to_the_ui(tmp_path):
     page = tmp_path / "report.html"
-    status, text = report_of(page)
+    status, text, absent = report_of(page)
     assert (status, text[:25]) == (404, "There is no report yet. M")
     page.write_text("<header><h1>The mirror</h1></header><main>x</main>")
-    status, text = report_of(page)
-    assert status == 200
+    status, text, headers = report_of(page)
+    assert (status, report_of(page, "HEAD")[0]) == (200, 200)
+    # an older report is never shown in place of the newest
+    named = {b"x-content-type-options": b"nosniff", b"cache-control": b"no-store"}
+    assert named.items() <= absent.items() & headers.items()
     head, _, rest = text.partition("</header>")
     assert rest == "<main>x</main>"
-    for link in ("./", "assets/published/warehouse?view=checks", "runs"):
-        assert f'href="{link}"' in head  # relative: right under any name and behind any proxy
+    # relative: right under any name and behind any proxy
+    links = ["./", "assets/published/warehouse?view=checks", "assets/warehouse/article_changes?view=partitions", "runs"]
+    assert re.findall('href="([^"]*)"', head) == links
     assert page.read_text().count("href") == 0
     for method, path in (("POST", "/report"), ("GET", "/reports"), ("GET", "/assets/published/report")):
         assert report_of(page, method, path) is None

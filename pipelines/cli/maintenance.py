@@ -224,7 +224,12 @@ def compact(*, dry_run: bool, quiet: bool) -> None:
     layout = Layout(settings.data)
     with terminal.progress() as reporter, ConfiguredEngine(settings).compactor(ConfiguredLake(settings)) as remote:
         done = compact_lake(
-            layout, warehouse, Engine(workers=1, reporter=reporter), compactor=remote, min_free_gb=settings.min_free_gb
+            layout,
+            warehouse,
+            Engine(workers=1, reporter=reporter),
+            compactor=remote,
+            threads=settings.threads,
+            min_free_gb=settings.min_free_gb,
         )
     for one in done:
         terminal.say(format_merged(one))

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
@@ -179,7 +180,8 @@ def test_a_compacted_file_comes_back_hour_by_hour_from_either_half(bench, loaded
 
 def test_a_compaction_leaves_the_room_that_is_to_stay_free_and_says_what_it_did(bench, loaded, instance, monkeypatch):
     moved = Moved(HOUR - timedelta(hours=5), HOUR, 2)
-    compacting = Mock(side_effect=lambda *words, **more: [*compact_lake(*words, **more), moved])
+    compacting = Mock(side_effect=lambda *words, compactor, **more: [*compact_lake(*words, **more), moved])
+    monkeypatch.setattr(ConfiguredEngine, "compactor", lambda *_: nullcontext("workers"))
     monkeypatch.setattr("assets.published.compact_lake", compacting)
     bench.clock.advance(days=3)
     engine = {"engine": ConfiguredEngine(Settings(threads=1))}
@@ -193,7 +195,8 @@ def test_a_compaction_leaves_the_room_that_is_to_stay_free_and_says_what_it_did(
         "spans": 1, "read_files": 4, "read_bytes": read, "written_files": 1, "written_bytes": sum(sizes), "rows": 8,
         "changes_left_to_lake": 2, "read_size": size_text(read), "written_size": size_text(sum(sizes)),
     }  # fmt: skip
-    assert (compacting.call_args.kwargs["threads"], compacting.call_args.kwargs["min_free_gb"]) == (1, 0)
+    passed = [compacting.call_args.kwargs[name] for name in ("compactor", "threads", "min_free_gb")]
+    assert passed == ["workers", 1, 0]
     told = "Moved 2 changes from 2026-11-01 00:00 to 2026-11-01 05:00 UTC from the DuckDB files to compacted files."
     step = Compacted(Merge("day", "d", "day 2026-11-01", 9, 9000), 9, 9000, 1, 7000, 30, 4)
     more = "The day 2026-11-01 was compacted: 9 files (9.0 kB) into 1 (7.0 kB), 30 rows. 4 of its parts were reloaded "

@@ -15,10 +15,11 @@ import pytest
 from click.testing import CliRunner
 
 from assets.steps import stream
+from assets.steps.compaction import compact_lake
 from assets.steps.snapshot import DISK_FACTOR
 from pipelines import cli
 from pipelines.automation import discovery
-from pipelines.cli import maintenance, run, terminal
+from pipelines.cli import maintenance, records, run, terminal
 from pipelines.operations import rebuild, snapshots
 from pipelines.operations import run as runs
 from pipelines.operations.drop_project import drop_project
@@ -26,10 +27,12 @@ from pipelines.process import interrupts
 from pipelines.report import dictionary, status
 from pipelines.report.page import content
 from resources import connection, remote, storage
+from resources.adapters import ConfiguredEngine
 from resources.data_folder import claim
 from resources.datasets import SNAPSHOT_ARTICLES, STRUCTURED_ARTICLES
 from resources.engine import line_reporter
-from resources.enterprise import FetchOptions, StreamOptions
+from resources.enterprise import FetchOptions, Filter, Query, StreamOptions
+from resources.enterprise.query import Kind
 from resources.formatting import size_text
 from resources.settings import Settings
 from resources.tables import HourState
@@ -38,13 +41,10 @@ from tests.builds import close_all
 from tests.unit.warehouse.conftest import START
 
 #: The sections of the file by title.
-ANSWERS = dict(
-    one.split("\n", 1) for one in Path(__file__).with_name("answers.txt").read_text().rstrip().split("\n\n# ")[1:]
-)
-SIZES, VARYING = (
-    [line.split(between) for line in ANSWERS[title].splitlines()]
-    for title, between in (("sizes", " "), ("varying", " = "))
-)
+_, *SECTIONS = Path(__file__).with_name("answers.txt").read_text().rstrip().split("\n\n# ")
+ANSWERS = dict(one.split("\n", 1) for one in SECTIONS)
+SIZES = [line.split(" ") for line in ANSWERS["sizes"].splitlines()]
+VARYING = [line.split(" = ") for line in ANSWERS["varying"].splitlines()]
 
 
 @pytest.fixture
@@ -85,7 +85,12 @@ def test_wrong_calls_are_refused_before_anything_is_made(mirror, answers):
 def test_compactions_and_what_they_leave_of_a_dropped_project(mirror, answers, monkeypatch):
     mirror.load_all(range(4), "enwiki", "frwiki")
     mirror.publish()
+    compacting = Mock(side_effect=lambda *given, **more: compact_lake(*given, **more | {"compactor": None}))
+    monkeypatch.setattr("assets.steps.compaction.compact_lake", compacting)
+    monkeypatch.setattr(ConfiguredEngine, "compactor", lambda *_: nullcontext("workers"))
     answers("compact")
+    passed = [compacting.call_args_list[0].kwargs[name] for name in ("compactor", "threads", "min_free_gb")]
+    assert passed == ["workers", 3, 999999]
     of = "4; 0 hours in the DuckDB files, 4 before 2026-11-01 04:00 UTC in the lake"
     assert dict(mirror.status(4).facts)["changes"] == of
     assert rebuild.verify(mirror.warehouse, line_reporter(print)) == "Verified 3 lake files. No files are damaged."
@@ -260,6 +265,19 @@ def test_a_download_of_snapshots_is_what_the_options_say(tmp_path, scripted, mon
     sizes = {"keep_free_bytes": 2 * 10**9, "disk_factor": DISK_FACTOR}
     options = FetchOptions(chunks=True, beyond_quota=True, most_units=3, **sizes)
     assert scripted == [(("x_0",), options, STRUCTURED_ARTICLES), (["planned"], 7)]
+
+
+def test_a_lookup_is_what_the_options_say():
+    asked = []
+    command = click.command("look")(records.queried(Kind.ARTICLES, lambda **given: asked.append(given)))
+    texts = ("1", '"1"', "true", "null", "NaN", "1e999", "[1]", "a=b", "")
+    words = ["--project=enwiki", "--language=fr", "--limit=7", "--fields=a,,b.*", "--fields=c"]
+    done = CliRunner().invoke(command, [*words, *(f"--filter=f={text}" for text in texts)])
+    assert done.exit_code == 0, done.output
+    equal = [("is_part_of.identifier", "enwiki"), ("in_language.identifier", "fr")]
+    equal += [("f", value) for value in (1, "1", True, None, "NaN", "1e999", "[1]", "a=b", "")]
+    filters = tuple(Filter(*one) for one in equal)
+    assert asked == [{"asked": Query(fields=("a", "b.*", "c"), filters=filters, limit=7)}]
 
 
 def test_a_document_says_whether_what_was_loaded_is_published_and_how_long_each_hour_took(mirror):

@@ -75,10 +75,8 @@ def test_an_entity(wme):
         (("X1",), "items", "Q42"), (("q42",), "items", "Q42"), (("p31",), "properties", "P31"),
         (("p18", "--labels"), "labels", "P18"),
     ):  # fmt: skip
-        sentence = (
-            f"{words[0]!r} is not a valid identifier for Wikidata {kind}. Nothing was sent. Use the form {form}.\n"
-        )
-        assert wme("entity", *words) == (1, "", sentence)
+        told = f"{words[0]!r} is not a valid identifier for Wikidata {kind}. Nothing was sent. Use the form {form}.\n"
+        assert wme("entity", *words) == (1, "", told)
 
 
 def test_what_is_not_found_or_cannot_be_found(wme, name, service):
@@ -102,17 +100,15 @@ def test_every_list_and_record_of_metadata(wme):
     for kind, identifier in (("codes", "wiki"), ("languages", "fr"), ("projects", "frwiki"), ("namespaces", "0")):
         [record] = lines(wme("lists", kind, identifier, "--json"))
         assert str(record["identifier"]) == identifier
-        assert lines(wme("lists", kind, identifier, "--json", "--fields", "identifier")) == [
-            {"identifier": record["identifier"]}
-        ]
+        shown = lines(wme("lists", kind, identifier, "--json", "--fields", "identifier"))
+        assert shown == [{"identifier": record["identifier"]}]
     [record] = lines(wme("lists", "projects", "--json", "--filter", "identifier=frwiki", "--fields", "url"))
     assert record == {"url": "https://fr.wikipedia.org"}
     told = wme("lists", "projects", "--filter", "identifier=NaN")  # a text, which is valid JSON and matches nothing
     assert (told.code, told.out) == (0, "No entry in projects matches the filters.\n")
     assert lines(wme("lists", "projects", "--filter", "identifier=NaN", "--json")) == []
-    wme("lists", "projects", "nowiki_").fails(
-        "Could not read /v2/projects/nowiki_: the service responded with status 404"
-    )
+    told = "Could not read /v2/projects/nowiki_: the service responded with status 404"
+    wme("lists", "projects", "nowiki_").fails(told)
 
 
 def test_every_list_and_record_of_snapshots(wme):
@@ -137,15 +133,13 @@ def test_a_record_of_an_hour(wme, hours):
     coming = f"{hours[-1] + timedelta(hours=9):%Y-%m-%dT%H}"
     for words in ((coming,), (coming, "enwiki_namespace_0")):
         wme("batches", *words).fails("has not published the hour")
-    wme("batches", hour, "../enwiki").fails(
-        "'../enwiki' is not a valid file identifier. A valid example is enwiki_namespace_0.", code=2
-    )
-    wme("snapshots", "chunks", "enwiki_namespace_0", "_0").fails(
-        "'_0' is not a valid chunk. A valid example is enwiki_namespace_0_chunk_0 or 0.", code=2
-    )
-    wme("snapshots", "chunks", "enwiki_namespace_0", "--dataset", "structured_articles").fails(
-        "The snapshots of structured_articles have no chunks.", code=2
-    )
+    told = "'../enwiki' is not a valid file identifier. A valid example is enwiki_namespace_0."
+    wme("batches", hour, "../enwiki").fails(told, code=2)
+    chunks = ("snapshots", "chunks", "enwiki_namespace_0")
+    told = "'_0' is not a valid chunk. A valid example is enwiki_namespace_0_chunk_0 or 0."
+    wme(*chunks, "_0").fails(told, code=2)
+    told = wme(*chunks, "--dataset", "structured_articles")
+    told.fails("The snapshots of structured_articles have no chunks.", code=2)
 
 
 def test_watched_pages_are_looked_up_within_the_budget_of_the_day(wme, call, name, service, tmp_path):
@@ -168,9 +162,8 @@ def test_watched_pages_are_looked_up_within_the_budget_of_the_day(wme, call, nam
     again = call("lookups", environ=environ)
     assert (again.code, again.out.splitlines()[-1].split(";")[0]) == (0, "Looked up 0 pages and found 0")
     assert asked() == 2
-    rows = call(
-        "sql", "--format", "json", "SELECT asked_name, purpose, is_found FROM lookups ORDER BY ALL", environ=environ
-    )
+    query = "SELECT asked_name, purpose, is_found FROM lookups ORDER BY ALL"
+    rows = call("sql", "--format", "json", query, environ=environ)
     expected = [
         {"asked_name": title, "purpose": "watch", "is_found": title == name} for title in (name, "No such page")
     ]

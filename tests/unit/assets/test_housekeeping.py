@@ -187,7 +187,7 @@ def test_replaced_version_of_a_snapshot_goes_with_its_archives(house):
         house.aged(manifest, moment=EARLIER + timedelta(days=number))
         if number < 3:
             warehouse.load_snapshot(snapshot, keep_replaced=1)
-    abandoned = house.archive(folder / "enwiki_namespace_0.bbbbbbbb.tar.gz.part")
+    abandoned = house.archive(folder / "enwiki_namespace_0.bbbbbbbb.tar.gz.part", EARLIER + timedelta(days=2.5))
     later_range = folder / "enwiki_namespace_0.bbbbbbbb.tar.gz.part.1024"
     later_range.write_bytes(b"old")
     house.aged(later_range)

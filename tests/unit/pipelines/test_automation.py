@@ -81,9 +81,8 @@ def test_names_keys_checks_and_sensors_begin_with_the_prefix_and_are_found_again
     assert (made.key.path, made.group_name) == (["mine", "warehouse", "articles"], "mine_warehouse")
     assert made.metadata == {"kept": "there"}
     assert [dep.asset_key.path for dep in made.deps] == [["mine", "service"]]
-    assert [(one.asset_key, one.name, one.description) for one in check.check_specs] == [
-        (made.key, "whole", "All of it.")
-    ]
+    specs = [(one.asset_key, one.name, one.description) for one in check.check_specs]
+    assert specs == [(made.key, "whole", "All of it.")]
     assert unprefixed(made.key) == KEY
     assert own([made.key]) == {KEY: made.key}
     assert prefix_of([made.key]) == prefix

@@ -181,9 +181,8 @@ def test_every_gap_of_every_place_is_told_whatever_their_number(survey):
     places = survey(enwiki="lm" * 24, frwiki="ml" * 24, scope=(("enwiki", 0), ("frwiki", 0)))
     found = coverage.gaps(places, NOW)
     assert len(found) == 48
-    assert {(gap.project_id, gap.first) for gap in found} == {
-        (place.project_id, cell.batch_hour) for place in places for cell in place.cells if cell.state == "missing"
-    }
+    cells = [(place.project_id, cell) for place in places for cell in place.cells if cell.state == "missing"]
+    assert {(gap.project_id, gap.first) for gap in found} == {(name, cell.batch_hour) for name, cell in cells}
 
 
 def test_one_command_brings_in_all_that_is_still_kept(survey):
@@ -194,9 +193,8 @@ def test_one_command_brings_in_all_that_is_still_kept(survey):
 
 
 def test_map_says_everything_without_colours(survey):
-    places = survey(
-        enwiki=" " * 3 + "l" * 40 + "eampn", simplewiki="r" * 47 + " ", scope=(("enwiki", 0), ("simplewiki", 0))
-    )
+    scope = (("enwiki", 0), ("simplewiki", 0))
+    places = survey(enwiki=" " * 3 + "l" * 40 + "eampn", simplewiki="r" * 47 + " ", scope=scope)
     days, ticks, first, second, legend = drawn(places, 100_000).splitlines()
     assert first == "enwiki 0      ---" + "L" * 40 + "EaMP."
     assert second == "simplewiki 0  " + "R" * 47 + "?"

@@ -139,7 +139,10 @@ def test_a_run_that_never_said_its_process_is_ended_after_a_while_and_that_of_an
     with processes.under_way(instance):  # a process without runs keeps its lock
         assert processes.end_killed(instance) == []
         assert len(list((Path(instance.root_directory) / "processes").iterdir())) == 1
+    records = instance.get_run_records()
     assert [one.run_id for one in processes.end_killed(instance, HERE)] == [run]
+    monkeypatch.setattr(instance, "get_run_records", lambda _: records)  # as another process has just read them
+    assert processes.end_killed(instance, HERE) == []
     assert statuses(instance, run, foreign, of_another) == ["FAILURE", "STARTED", "STARTED"]
 
 

@@ -67,9 +67,8 @@ class Folder:
         self.warehouse.load_snapshot(replace(snapshot, files=(snapshot.files[0], second), exported_at=at))
         for name in names:
             (folder / name).write_bytes(b"archive")
-        return write_set(
-            folder, version, {name: file.version for name, file in zip(names, snapshot.files, strict=True)}, at
-        )
+        versions = {name: file.version for name, file in zip(names, snapshot.files, strict=True)}
+        return write_set(folder, version, versions, at)
 
     def retry(self, **selection):
         """Plan to convert again the archives with rejected lines of what is loaded by now."""
@@ -144,9 +143,8 @@ def test_nothing_is_done_for_lines_that_would_be_rejected_again(empty):
 
 def test_only_chosen_lines_are_planned(folder):
     assert folder.retry(project="frwiki").archives.total() == 3
-    assert folder.retry(hour=START + timedelta(hours=1)).parts == {
-        (ARTICLE_CHANGES, START + timedelta(hours=1)): {("enwiki", 0), ("frwiki", 0)}
-    }
+    hour = START + timedelta(hours=1)
+    assert folder.retry(hour=hour).parts == {(ARTICLE_CHANGES, hour): {("enwiki", 0), ("frwiki", 0)}}
     assert folder.retry(reason="JSON").archives.total() == 12
     assert folder.retry(reason="another").sentences() == ["There are no rejected records to convert again."]
 
@@ -156,9 +154,8 @@ def test_an_archive_that_is_gone_is_named_and_the_others_are_converted(empty):
     empty.load(0, FRENCH, "frwiki")
     planned = empty.retry()
     assert planned.parts == {(ARTICLE_CHANGES, START): {("frwiki", 0)}}
-    assert planned.obstacles()[0].startswith(
-        "2 rejected records in enwiki_namespace_0.tar.gz cannot be converted again"
-    )
+    told = "2 rejected records in enwiki_namespace_0.tar.gz cannot be converted again"
+    assert planned.obstacles()[0].startswith(told)
 
 
 def test_a_snapshot_is_converted_again_if_all_of_its_files_are_there(empty):

@@ -157,9 +157,8 @@ def gap(project, first, last, reason="The archive is damaged."):
 def test_gaps_that_differ_only_in_the_project_are_one_line_and_the_account_is_not_named():
     found = [gap("enwiki", 1, 2), gap("enwiki", 5, 5), gap("frwiki", 1, 2), gap("fr1wiki", 1, 2)]
     found.append(gap("dewiki", 7, 7, "Lost."))
-    told = attention(
-        Status(gaps=found, troubles=["First.", *(one.sentence for one in found), "`wme run` fetches them."])
-    )
+    troubles = ["First.", *(one.sentence for one in found), "`wme run` fetches them."]
+    told = attention(Status(gaps=found, troubles=troubles))
     hours = "2026-11-01 01:00 to 2026-11-01 02:00 (2 hours)"
     assert told == [
         "First.",
@@ -186,9 +185,8 @@ def test_the_headline_comes_first_and_says_how_fresh_the_mirror_is(filled, told)
     places = [
         Place(project, 0, (), "article_changes", START + n * ONE) for n, project in enumerate(("enwiki", "frwiki"))
     ]
-    assert dict(headline(Status(places=places)))["Newest hour"] == (
-        "2026-11-01 01:00 UTC (furthest behind: 2026-11-01 00:00)"
-    )
+    newest = "2026-11-01 01:00 UTC (furthest behind: 2026-11-01 00:00)"
+    assert dict(headline(Status(places=places)))["Newest hour"] == newest
     for is_running, is_read in ((True, "read"), (False, "not being read")):
         stream = {"is_running": is_running, "lag_seconds": 1234.4}
         assert dict(headline(Status(stream=stream)))["Stream"] == f"{is_read}, 1,234 s behind"

@@ -263,9 +263,8 @@ def test_a_warehouse_that_another_process_holds_is_waited_for_once_whatever_the_
     assert (report.unavailable, report.unreachable) == ({"warehouse"}, False)
     [told] = report.failures
     span = "2026-11-01 05:00 to 2026-11-01 06:00"
-    assert told.startswith(
-        f"2 of 2 hours failed. Data loaded earlier is kept.\n- {span}: Another process has been using"
-    )
+    failed = f"2 of 2 hours failed. Data loaded earlier is kept.\n- {span}: Another process has been using"
+    assert told.startswith(failed)
     assert runs.run(settings, hours[1:], refresh_reference=False, **bench.resources()).failures == []
 
 

@@ -59,9 +59,8 @@ def test_an_account_switches_the_sandbox_off_unless_it_is_forced_and_its_passwor
 
 
 def test_lists_are_split_and_times_to_publish_are_read():
-    settings = read(
-        ACCOUNT | {"WME_PROJECTS": " enwiki, frwiki ,enwiki,", "WME_NAMESPACES": "0,10", "WME_BODIES": "html"}
-    )
+    given = {"WME_PROJECTS": " enwiki, frwiki ,enwiki,", "WME_NAMESPACES": "0,10", "WME_BODIES": "html"}
+    settings = read(ACCOUNT | given)
     assert (settings.projects, settings.namespaces) == (("enwiki", "frwiki"), (0, 10))
     assert settings.bodies == ("html",)
     settings = read(ACCOUNT | {"WME_PROJECTS": " ,", "WME_NAMESPACES": ","}, scoped=False)

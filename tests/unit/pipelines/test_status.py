@@ -85,9 +85,8 @@ def test_what_is_not_mirrored_is_no_trouble(mirror):
     assert (status.troubles, [place.project_id for place in status.places]) == ([], ["enwiki"])
     # as soon as it is mirrored it is looked at
     troubles = mirror.status(0, min_free_gb=0, wikidata=True).troubles
-    assert [text.partition(":")[0] for text in troubles[:2]] == [
-        f"entity_changes wikidatawiki namespace {number}" for number in (0, 120)
-    ]
+    entities = [f"entity_changes wikidatawiki namespace {number}" for number in (0, 120)]
+    assert [text.partition(":")[0] for text in troubles[:2]] == entities
     assert "entity_changes wikidatawiki namespace 0, wikidatawiki namespace 120: no snapshot: only" in troubles[2]
 
 
@@ -129,9 +128,8 @@ def test_scheduler_that_does_not_answer_needs_attention_and_hides_nothing(whole,
     monkeypatch.setattr(statuses, "_PATIENCE", 0.3)
     status = whole.status(4, hours=5, min_free_gb=0, engine=f"dask://127.0.0.1:{free_port()}")
     assert dict(status.facts)["engine"].endswith("(unreachable)")
-    assert [trouble.partition(" (")[0] for trouble in status.troubles] == [
-        f"No scheduler responded at {dict(status.facts)['engine'].split()[0]} within 0.3 s"
-    ]
+    told = f"No scheduler responded at {dict(status.facts)['engine'].split()[0]} within 0.3 s"
+    assert [trouble.partition(" (")[0] for trouble in status.troubles] == [told]
     assert [len(place.cells) for place in status.places] == [5]
 
 
@@ -140,9 +138,8 @@ def test_how_far_the_stream_is_kept(mirror):
     assert statuses.as_json(mirror.status(4))["stream"] is None
     lake = LiveLake(Layout(mirror.data), LIVE_CHANGES, ARTICLE_CHANGES)
     lake.begin(mirror.lake.hour(4), mirror.lake.hour(4))
-    run = Run(
-        mirror.lake.hour(4), mirror.lake.hour(4) + timedelta(seconds=100), 10, 3, 4, reject_count=1, reset_count=2
-    )
+    began_at = mirror.lake.hour(4)
+    run = Run(began_at, began_at + timedelta(seconds=100), 10, 3, 4, reject_count=1, reset_count=2)
     newest = mirror.lake.hour(5) - timedelta(seconds=5)
     older = newest - timedelta(minutes=1)
     events = event(7, 41, "e", newest), event(8, 1, "f", older)
@@ -166,9 +163,8 @@ def test_how_far_the_stream_is_kept(mirror):
         (50, "The stream was last read at 2026-11-01 04:59:55 UTC, and the service no longer"),
     ):
         report = mirror.status(4 + hours)
-        assert dict(report.facts)["stream"].startswith(
-            "not running; last event 2026-11-01 04:59:55 UTC; last run: 2 events"
-        )
+        told = "not running; last event 2026-11-01 04:59:55 UTC; last run: 2 events"
+        assert dict(report.facts)["stream"].startswith(told)
         told = [trouble for trouble in report.troubles if "the stream" in trouble.lower()]
         assert [one.startswith(beginning or "") for one in told] == ([] if beginning is None else [True])
         assert ("until 2026-11-03 04:59:55 UTC. Run" in "".join(told)) == (hours == 0.17)
@@ -199,9 +195,8 @@ def test_unknown_fields_are_kept_counted_and_told(mirror, monkeypatch):
         made = beside.convert(beside.record(9, **{field: number}), **how)
         mirror.warehouse.load_hour(made.batch_hour, [made])
     mirror.publish()
-    ((extra,),) = mirror.warehouse.sql(
-        "SELECT DISTINCT extra FROM article_changes WHERE contains(extra, 'novelty')"
-    ).rows
+    query = "SELECT DISTINCT extra FROM article_changes WHERE contains(extra, 'novelty')"
+    ((extra,),) = mirror.warehouse.sql(query).rows
     assert json.loads(extra)["version"] == {"scores": {"novelty": {"high": 0.5}}}
     assert [category["rank"] for category in json.loads(extra)["categories"]] == [2, 3]
     line = dict(mirror.status(5, **own).facts)["unknown fields"]
@@ -215,9 +210,8 @@ def test_unknown_fields_are_kept_counted_and_told(mirror, monkeypatch):
     monkeypatch.setattr(statuses, "find_conversion", lambda *given: replace(find(*given), remarks=("Odd.",)))
     told = [value for name, value in mirror.status(5, **own).facts if name == "remark"]
     wanted = [("enwiki", number) for number in range(3)] + [("frwiki", 0)]
-    assert sorted(told) == [
-        f"{project}_namespace_0 of {hour_text(file.batch_hour + number * ONE)}: Odd." for project, number in wanted
-    ]
+    hours = [(project, hour_text(file.batch_hour + number * ONE)) for project, number in wanted]
+    assert sorted(told) == [f"{project}_namespace_0 of {hour}: Odd." for project, hour in hours]
 
 
 def parsed(text):

@@ -14,6 +14,7 @@ from assets.layers import SNAPSHOT_KEYS
 from pipelines.cli.snapshots import plan_snapshots
 from pipelines.definitions import build_defs
 from resources import datasets
+from resources.adapters import ConfiguredEngine
 from resources.datasets import Family
 from resources.enterprise import SnapshotOptions
 from resources.settings import Settings
@@ -114,7 +115,8 @@ def test_a_run_spends_no_more_lookups_than_it_may(mirror, tmp_path):
 
 def again(mirror, hour, *selection):
     mirror.typed = {"ops": {"hourly_batches": {"config": {"convert_again": True}}}}
-    made = mirror.materialize([hour], selection or None)
+    local = ConfiguredEngine(Settings(engine="dask://127.0.0.1:1"))  # no worker is asked
+    made = mirror.materialize([hour], selection or None, engine=local)
     mirror.typed = {}
     return made
 

@@ -49,7 +49,7 @@ def converted(bench):
 
 def repair(bench, most=48, **own):
     own = bench.resources(**own)
-    engine = ConfiguredEngine(Settings(threads=1))
+    engine = ConfiguredEngine(Settings(threads=1, engine="dask://127.0.0.1:1"))  # repairs need no workers
     return repaired(own["lake"], own["warehouse"], engine, lambda _: None, most)
 
 

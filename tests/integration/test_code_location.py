@@ -161,10 +161,8 @@ def fields_of(kind: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 def test_every_field_of_the_launchpad_explains_itself():
     defs = build_defs(Settings())
     ours = {f"resources.{name}.config." for name in ("enterprise", "lake", "engine")}
-    steps = {
-        f"ops.{name}.config."
-        for name in ("lake__live_changes", "snapshots_files", "structured_contents_files", "hourly_batches", "look_up")
-    }
+    names = ("lake__live_changes", "snapshots_files", "structured_contents_files", "hourly_batches", "look_up")
+    steps = {f"ops.{name}.config." for name in names}
     found = {}
     for job in ("stream", "snapshots", "structured_contents", "hours", "lookups"):
         offered = dict(fields_of(defs.resolve_job_def(job).run_config_schema.config_type))

@@ -83,10 +83,8 @@ def archive(*records: dict) -> bytes:
 def service(tmp_path, monkeypatch):
     seen = {"identifier": 1, "of": {"project": "skywiki"}, "noted": "2026-11-20T05:10:00Z"}
     others = ({}, {"identifier": 2, "kind": "meteor"}, {"identifier": 3, "kind": "bird"})
-    files = {
-        "sightings": archive(*(seen | other for other in others)),
-        "maps": archive({"identifier": 7, "picture": "*", "scale": 12}),
-    }
+    seen_by_all, map_of_seven = [seen | other for other in others], {"identifier": 7, "picture": "*", "scale": 12}
+    files = {"sightings": archive(*seen_by_all), "maps": archive(map_of_seven)}
     place = {"identifier": NAME, "is_part_of": {"identifier": "skywiki"}, "namespace": {"identifier": 0}}
     record = {name: place | {"version": hashlib.md5(data).hexdigest()} for name, data in files.items()}
     hour = f"/{HOUR:%Y-%m-%d}/{HOUR:%H}"

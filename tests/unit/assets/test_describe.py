@@ -17,16 +17,13 @@ from resources.errors import ends_run
 from resources.tables import ARTICLE_CHANGES, Column, Table
 
 KEY = dg.AssetKey("a")
-NESTED = Table(
-    "nested",
-    "A table.",
-    (
-        Column("page_id", pa.int64(), "Page.", required=True),
-        Column("tags", pa.list_(pa.string()), "Tags."),
-        Column("links", pa.list_(pa.struct([("url", pa.string()), ("ranks", pa.list_(pa.int64()))])), "Links."),
-        Column("size", pa.struct([("bytes", pa.int64())]), "Size."),
-    ),
+COLUMNS = (
+    Column("page_id", pa.int64(), "Page.", required=True),
+    Column("tags", pa.list_(pa.string()), "Tags."),
+    Column("links", pa.list_(pa.struct([("url", pa.string()), ("ranks", pa.list_(pa.int64()))])), "Links."),
+    Column("size", pa.struct([("bytes", pa.int64())]), "Size."),
 )
+NESTED = Table("nested", "A table.", COLUMNS)
 
 
 def shown(table):

@@ -98,6 +98,15 @@ def test_gaps_of_every_mirrored_dataset_are_recorded():
     ]
 
 
+def test_an_hour_whose_run_failed_is_missing_if_nothing_else_is_known_of_it(bench, monkeypatch):
+    note(bench, 0)
+    monkeypatch.setattr(published, "failed_hours", lambda *_: {HOUR, HOUR + ONE_HOUR})
+    published._note_failed(Mock(), bench.resources("enwiki", "frwiki")["enterprise"], bench.warehouse)
+    rows = bench.warehouse.coverage(published=False)
+    failed, told = "Its run failed before processing the hour.", [row.reason[:42] for row in rows]
+    assert (told, {row.state for row in rows}) == (["Because.", *[failed] * 3], {HourState.MISSING})
+
+
 def load(bench, *pages, projects=("enwiki",)):
     bench.serve(projects[-1], *pages)
     archived = bench.fetch(*((project, 0) for project in projects))

@@ -221,10 +221,8 @@ def test_map_fits_its_terminal_and_holds_every_hour_once(survey, width):
 
 
 def test_map_is_coloured_on_a_terminal_and_brighter_where_more_happened():
-    rows = enumerate([5, 60, 100, None])
-    cells = [
-        coverage.Cell(SINCE + timedelta(hours=n), "missing" if count is None else "loaded", count) for n, count in rows
-    ]
+    rows = enumerate([("loaded", 5), ("loaded", 60), ("loaded", 100), ("missing", None)])
+    cells = [coverage.Cell(SINCE + timedelta(hours=number), *row) for number, row in rows]
     place = coverage.Place("enwiki", 0, tuple(cells), "article_changes")
     # another line has hours with more: shades compare the hours of a line
     busy = replace(place, project_id="zzwiki", cells=(replace(cells[0], row_count=10_000), *cells[1:]))

@@ -182,9 +182,8 @@ def test_the_headline_comes_first_and_says_how_fresh_the_mirror_is(filled, told)
     assert tuple(head) == names
     assert head["Newest hour"] == "2026-11-01 04:00 UTC"
     assert (head["Published"], head["Stream"]) == (f"{published:%Y-%m-%d %H:%M} UTC", "not kept")
-    places = [
-        Place(project, 0, (), "article_changes", START + n * ONE) for n, project in enumerate(("enwiki", "frwiki"))
-    ]
+    projects = enumerate(("enwiki", "frwiki"))
+    places = [Place(project, 0, (), "article_changes", START + number * ONE) for number, project in projects]
     newest = "2026-11-01 01:00 UTC (furthest behind: 2026-11-01 00:00)"
     assert dict(headline(Status(places=places)))["Newest hour"] == newest
     for is_running, is_read in ((True, "read"), (False, "not being read")):

@@ -383,7 +383,5 @@ def test_a_report_names_what_failed_and_what_was_not_begun():
     failure = {"identifier": "enwiki_namespace_0", "error": "QuotaExceeded", "message": "None is left."}
     assert report_json(alone) == {"snapshots": [], "failures": [failure], "not_begun": ("dewiki_namespace_0",)}
     told = Report(((planned(), (download(1),)),), (("frwiki_namespace_0", error),), ("dewiki_namespace_0",)).sentence()
-    assert told == (
-        "1 of 3 snapshots failed.\n- frwiki_namespace_0: None is left.\nDownloads that were not started: "
-        "dewiki_namespace_0."
-    )
+    failed = "1 of 3 snapshots failed.\n- frwiki_namespace_0: None is left.\n"
+    assert told == f"{failed}Downloads that were not started: dewiki_namespace_0."

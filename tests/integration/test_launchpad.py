@@ -17,7 +17,9 @@ from resources import datasets
 from resources.adapters import ConfiguredEngine
 from resources.datasets import Family
 from resources.enterprise import SnapshotOptions
+from resources.lake.journal import Asked, Journals
 from resources.settings import Settings
+from resources.tables import Purpose
 
 NAME = "enwiki_namespace_0"
 
@@ -102,9 +104,11 @@ def test_a_run_spends_no_more_lookups_than_it_may(mirror, tmp_path):
     path.write_text("enwiki No such page\nenwiki Nor this one\nenwiki Nor that one\n")
     mirror.configure(watchlist=path, check_pages=0)
     mirror.sandbox.faults.add(path="/v2/articles/*", kind="status", status=503, count=None)
+    now = mirror.sandbox.clock.now()  # a killed run left an answer that is not loaded
+    Journals(mirror.layout, now).add(Asked("enwiki", 0, "Left", Purpose.WATCH), now, None)
     mirror.typed = {"ops": {"look_up": {"config": {"most_lookups": 2}}}}
     made = mirror.run("lookups")
-    told = {"wanted": 2, "found": 0, "not_found": 0, "failed": 2, "budget_left": 98, "rows": 0}
+    told = {"wanted": 2, "found": 0, "not_found": 0, "failed": 2, "budget_left": 98, "rows": 1}
     assert made.metadata["archive/lookups", None] == told
     assert made.sentence.startswith("Some pages could not be looked up. Received responses are kept. ")
     mirror.sandbox.faults.clear()

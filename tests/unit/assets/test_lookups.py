@@ -3,12 +3,14 @@
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from unittest.mock import Mock, call
 
 import pytest
 
 from assets.steps import lookup
 from assets.steps.lookup import Budget, LookupsBusyError, WatchlistError
 from resources.data_folder import copying
+from resources.enterprise import Filter, Query
 from resources.lake import Layout, journal
 from resources.lake.journal import Asked, Journals
 from resources.tables import Purpose
@@ -52,12 +54,18 @@ def test_a_small_budget_is_spent_on_watched_pages(bench, monkeypatch):
         assert [(one.name, one.purpose) for one in planned] == wanted[:limit]
 
 
+def test_a_lookup_names_its_project_and_a_disk_that_is_full_is_no_missing_page(bench):
+    client, budget = Mock(), Budget(bench.data, 9, lambda: NOW)
+    client.lookups.articles.side_effect = OSError("The disk is full.")
+    with pytest.raises(OSError, match="The disk is full"):
+        lookup.ask([EARTH], client, bench.layout, budget, bench.engine, lambda: NOW)
+    query = Query(filters=(Filter("is_part_of.identifier", "enwiki"),), limit=1)
+    assert (client.lookups.articles.call_args, budget.left) == (call("Earth", query), 8)
+
+
 def test_one_process_looks_up_at_a_time(tmp_path):
-    with (
-        lookup.alone(Layout(tmp_path)),
-        pytest.raises(LookupsBusyError, match="Nothing was sent"),
-        lookup.alone(Layout(tmp_path)),
-    ):
+    layout = Layout(tmp_path)
+    with lookup.alone(layout), pytest.raises(LookupsBusyError, match="Nothing was sent"), lookup.alone(layout):
         pass
 
 

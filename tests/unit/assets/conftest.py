@@ -42,11 +42,8 @@ def record(number, project="enwiki", **changes):
 
 def listed(project="enwiki", namespace=0, **fields):
     """The service's record of a file, with these fields besides."""
-    return {
-        "identifier": f"{project}_namespace_{namespace}",
-        "is_part_of": {"identifier": project},
-        "namespace": {"identifier": namespace},
-    } | fields
+    of = {"is_part_of": {"identifier": project}, "namespace": {"identifier": namespace}}
+    return {"identifier": f"{project}_namespace_{namespace}"} | of | fields
 
 
 def write_set(folder, version, files, at):

@@ -92,10 +92,9 @@ def test_people_are_told_when_it_is_published_next(every, last, text):
 def test_gaps_of_every_mirrored_dataset_are_recorded():
     enterprise, store = ConfiguredEnterprise(Settings(projects=("enwiki", "frwiki"), wikidata=True)), Mock()
     published.fill_coverage(enterprise, store)
-    assert store.fill_coverage.call_args_list == [
-        call(["enwiki", "frwiki"], [0], dataset=datasets.ARTICLE_CHANGES),
-        call(["wikidatawiki"], [0, 120], dataset=datasets.ENTITY_CHANGES),
-    ]
+    articles = call(["enwiki", "frwiki"], [0], dataset=datasets.ARTICLE_CHANGES)
+    entities = call(["wikidatawiki"], [0, 120], dataset=datasets.ENTITY_CHANGES)
+    assert store.fill_coverage.call_args_list == [articles, entities]
 
 
 def test_an_hour_whose_run_failed_is_missing_if_nothing_else_is_known_of_it(bench, monkeypatch):

@@ -122,9 +122,8 @@ def test_each_step_commits_its_position_and_says_its_lag_and_a_gap_once(tmp_path
     before = replace(first, published_at=dict.fromkeys((1, 2), NOW - timedelta(days=3)))  # the machine was suspended
     moments = {1: NOW - timedelta(hours=1), 2: NOW + timedelta(days=1)}
     second = replace(first, offsets={1: 7, 2: 6}, published_at=moments)
-    lake = Mock(
-        **{"begin.return_value": first, "last.return_value": before, "merge.side_effect": MirrorError("No room.")}
-    )
+    told = {"begin.return_value": first, "last.return_value": before, "merge.side_effect": MirrorError("No room.")}
+    lake = Mock(**told)
     lake.add.return_value = second
     source = Mock(connections=[1, 2], reconnect_count=3, too_long_count=4, **{"take.return_value": [b"x"]})
     client, ends, said, warned = MagicMock(), iter([False, False, True]), [], []

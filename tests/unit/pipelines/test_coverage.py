@@ -158,13 +158,10 @@ def test_hours_that_failed_alike_with_files_of_their_own_are_one_sentence(survey
     files = {9: "hour=10/a_1f.gz: it ends at byte 9.", 10: "hour=11/a_2b.gz: it ends at byte 7."}
     reasons = {hour: f"lake/date=2026-03-04/{file}" for hour, file in files.items()}
     cells = [replace(cell, reason=reasons.get(cell.batch_hour.hour - 2, cell.reason)) for cell in place.cells]
-    assert told([replace(place, cells=tuple(cells))]) == [
-        (
-            f"enwiki namespace 0 2026-03-04 11:00 to 2026-03-04 12:00 (2 hours): missing. {reasons[9]} The other hours "
-            "failed in the same way; the `hours` table gives each reason."
-        ),
-        f"enwiki namespace 0 2026-03-04 13:00: missing. {LOST}",
-    ]
+    others = f"{reasons[9]} The other hours failed in the same way; the `hours` table gives each reason."
+    both = f"enwiki namespace 0 2026-03-04 11:00 to 2026-03-04 12:00 (2 hours): missing. {others}"
+    lost = f"enwiki namespace 0 2026-03-04 13:00: missing. {LOST}"
+    assert told([replace(place, cells=tuple(cells))]) == [both, lost]
 
 
 def test_an_hour_that_is_not_there_yet_is_a_gap_when_it_is_late(survey):

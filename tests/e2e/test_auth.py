@@ -149,9 +149,8 @@ def test_the_challenge_of_a_login_is_answered(invited, service):
     assert sessions(service) == 0
     assert "challenge" not in stored(invited.environ)
     assert "90 of its 90 uses are left" in invited("status", WME_PASSWORD=NEW_PASSWORD).out
-    invited("new-password", WME_PASSWORD=NEW_PASSWORD, WME_NEW_PASSWORD="0ther-Password!").fails(
-        "does not require", "`wme auth change-password`"
-    )
+    told = invited("new-password", WME_PASSWORD=NEW_PASSWORD, WME_NEW_PASSWORD="0ther-Password!")
+    told.fails("does not require", "`wme auth change-password`")
 
 
 def test_a_challenge_that_has_expired(invited, service):

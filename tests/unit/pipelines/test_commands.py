@@ -255,9 +255,7 @@ def test_a_dry_run_counts_files_units_and_disk_space_of_hours_and_snapshots(answ
 def test_a_download_of_snapshots_is_what_the_options_say(tmp_path, scripted, monkeypatch):
     nothing = snapshots.Report((), (), ())
     monkeypatch.setattr(snapshots, "plan", lambda _client, _settings, *asked: scripted.append(asked) or ["planned"])
-    monkeypatch.setattr(
-        snapshots, "download", lambda *given, workers, **_: scripted.append((given[1], workers)) or nothing
-    )
+    monkeypatch.setattr(snapshots, "download", lambda *of, workers, **_: scripted.append((of[1], workers)) or nothing)
     words = "download --json --workers 7 --most-units 3 --chunks --beyond-quota --dataset structured_articles x_0"
     environ = {"WME_DATA": str(tmp_path), "WME_MIN_FREE_GB": "2"}
     done = CliRunner(env=environ).invoke(cli.wme, ["snapshots", *words.split()])

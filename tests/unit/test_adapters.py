@@ -48,9 +48,11 @@ def test_a_data_folder_is_bound_to_the_first_service_it_is_used_with(tmp_path):
     with pytest.raises(OriginError, match=told):
         service(tmp_path, "http://127.0.0.1:2")
     assert origin_of(tmp_path) == URL
-    (tmp_path / "archive").mkdir()
-    with pytest.raises(OriginError, match=r"restore the previous settings\.$"):
-        service(tmp_path, "http://127.0.0.1:2")
+    for proof in (tmp_path / "state" / "tokens.json", tmp_path / "archive"):
+        proof.mkdir()
+        with pytest.raises(OriginError, match=r"restore the previous settings\.$"):
+            service(tmp_path, "http://127.0.0.1:2")
+        proof.rmdir()
 
 
 def test_settings_have_the_units_that_their_names_say():
@@ -141,11 +143,14 @@ LIMITS = {
         | {f"cpu,cpuacct/jobs/7/cpu.cfs_{name}_us": "100000\n" for name in ("quota", "period")}, (1, 700_000_000),
     ),
     "in a container, under a path of the host": (
-        "4:memory:/docker/0f0f\n3:cpu:/docker/0f0f\n",
-        {"memory/memory.limit_in_bytes": "800000000\n", "cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "9\n"},
-        (ALL, 800_000_000),
+        "4:memory:/docker/0f0f\n3:cpu,cpuacct:/docker/0f0f\n",
+        {"memory/memory.limit_in_bytes": "800000000\n", "cpu/cpu.cfs_quota_us": "9\n", "cpu/cpu.cfs_period_us": "9\n"},
+        (1, 800_000_000),
     ),
-    "both versions": ("1:cpu:/x\n0::/y\n", {"unified/y/memory.max": "900000000\n"}, (ALL, 900_000_000)),
+    "both versions": (
+        "1:cpu:/x\n0::/y\n", {"unified/y/memory.max": "900000000\n", "cpu/x/cpu.cfs_quota_us": "-1\n"}
+        | {"cpu/x/cpu.cfs_period_us": "9\n"}, (ALL, 900_000_000),
+    ),
 }  # fmt: skip
 
 

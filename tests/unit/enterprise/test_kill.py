@@ -101,7 +101,6 @@ def test_a_download_and_a_list_are_safe_before_they_take_their_names_and_behind_
     client.lists.land(client.hours.listing(hour), listed)
     assert named() == ["x.tar.gz.json", "x.tar.gz", "batches.json.json", "batches.json"]
     assert Sidecar.read(listed) is not None
-    # as is the sidecar of one that another process finished
     Sidecar.path(target).unlink()
     client.hours.download(hour, batch, target)
     assert named()[4:] == ["x.tar.gz.json"]

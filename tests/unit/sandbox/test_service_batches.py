@@ -79,7 +79,6 @@ class TestDownloads:
         assert [seen.status for seen in client.sandbox.requests] == [307, 307, 200]
         assert hashlib.md5(fetched.content).hexdigest() == client.archive.version
         assert parsedate_to_datetime(fetched.headers["Last-Modified"]).hour == 6
-        # the object store takes no token, and what is not there is redirected all the same
         answer = client.fetch(location, Authorization=f"Bearer {client.token}")
         assert (answer.status_code, code(answer)) == (400, "InvalidArgument")
         answer = client.fetch(client.signed(f"{client.HOUR}/dewiki_namespace_0/download"))

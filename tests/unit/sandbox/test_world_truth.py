@@ -74,7 +74,6 @@ def test_every_article_is_found_by_its_name_and_no_other_is(tmp_path, project):
 
 @pytest.mark.parametrize(
     ("seed", "overlap", "projects", "articles"),
-    # with more pages than usual, many of which stand still
     [(2, False, ("frwiki",), 1_500), (1, True, ("enwiki", "simplewiki"), None)],
 )
 def test_files_alone_and_beside_a_snapshot_fold_to_the_truth(tmp_path, seed, overlap, projects, articles):

@@ -69,8 +69,7 @@ def test_killed_half_way_leaves_nothing_that_is_read(lake, small_blocks):
     words = [sys.executable, "-c", KILLED, pickle.dumps(archive).hex(), lake.layout.root]
     process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     with process:
-        assert process.stdout.readline() == "half way\n"
-        assert sweep(lake.layout) == ()
+        assert (process.stdout.readline(), sweep(lake.layout)) == ("half way\n", ())
         (unfinished,) = files(lake)
         assert unfinished.endswith(".unfinished")
         process.send_signal(signal.SIGKILL)

@@ -181,8 +181,7 @@ def test_small_files_become_large_ones_and_every_event_is_found_once(layout, mon
         os.utime(path, (path.stat().st_mtime - 3_700,) * 2)
     # with a new hour those of the hour before become one, and those that were merged long ago are deleted, together
     step = lake.add([lines(record(1, 100))], NOW + timedelta(hours=1))
-    assert lake.merge().stem == "000000000001-000000000019"
-    assert (step.number, step.offsets[1]) == (20, 101)
+    assert (lake.merge().stem, step.number, step.offsets[1]) == ("000000000001-000000000019", 20, 101)
     assert lake.last() == lake_of(layout).last() == step
     assert len(list(lake.folder.rglob("*.parquet"))) == 1 + 3 + 1 + 1
     assert lake.merge() is None

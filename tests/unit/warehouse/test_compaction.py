@@ -19,7 +19,7 @@ from resources.lake import LakeError, Layout
 from resources.lake.parquet import compaction as rewriting
 from resources.lake.parquet import sorting
 from resources.lake_files import CompactedFile
-from resources.warehouse import LakeFileError, Warehouse, WarehouseBusyError
+from resources.warehouse import LakeFileError, Warehouse, WarehouseBusyError, named_in
 from resources.warehouse.compaction.plan import SPANS, Unit, merges
 from resources.warehouse.database.connect import answer
 from tests.builds import ask, shown
@@ -84,6 +84,8 @@ def test_a_day_becomes_one_file_with_the_same_rows_in_all_columns(mirror, again)
     assert ask(mirror.warehouse, noted) == [("day", *hours, done.row_count, mirror.warehouse._clock.now)]
     [bodies] = lake_files(mirror.warehouse)
     rows = bodies.replace(".bodies.", ".rows.")
+    [(names, _)] = named_in(mirror.warehouse.build_path)  # of which a backup has both
+    assert [str(mirror.data / "lake" / name) for name in names] == [rows, bodies]
     with duckdb.connect() as alone:
         # repeated events apart, which are in no table
         written = alone.sql(

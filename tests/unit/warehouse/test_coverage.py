@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from resources.datasets import ARTICLE_CHANGES
 from resources.tables import NO_SNAPSHOT, HourState
 from resources.warehouse import HourStatus
 from tests.builds import ask
@@ -34,6 +35,7 @@ def test_states_follow_one_another_and_what_is_loaded_stays_loaded(lake, warehou
     assert warehouse.record_statuses([status(0, HourState.NOT_YET, "Not published yet.")]) == 1
     assert warehouse.record_statuses([status(0, HourState.NOT_YET, "Not published yet.")]) == 0
     assert warehouse.record_statuses([status(0, HourState.NOT_YET, "It is late.")]) == 1
+    assert warehouse.lacking_hours(ARTICLE_CHANGES) == [lake.hour(0)]
     assert warehouse.record_statuses([status(0, HourState.ABSENT, "Not in the list.")]) == 1
     (row,) = warehouse.coverage(published=False)
     told = ("absent", "Not in the list.", None, None, clock.now)

@@ -122,7 +122,8 @@ def test_a_snapshot_replaces_the_version_before(lake, warehouse):
     assert "complete until" not in str(second)
     assert warehouse.load_snapshot(cards(lake, "b", ["z"]), reload=True).row_count == 1
     assert warehouse.pending_snapshots() == []
-    assert warehouse.beginnings(datasets.ARTICLE_CHANGES) == {("enwiki", 0): lake.hour(-1)}
+    found = warehouse.beginnings(datasets.ARTICLE_CHANGES), warehouse.snapshot_scopes(datasets.SNAPSHOT_ARTICLES)
+    assert found == ({("enwiki", 0): lake.hour(-1)}, {("enwiki", 0)})
     assert not warehouse.apply_changes().changed
     warehouse.publish()
     assert warehouse.project_states() == exact
@@ -180,6 +181,7 @@ def test_a_page_that_was_looked_up_twice_has_one_body_and_an_hour_is_asked_witho
     assert [warehouse.load_lookups(files, reload=again) for again in (False, False, True)] == [3, 0, 3]
     applied = warehouse.apply_changes()
     assert (applied.file_count, applied.lookup_file_count, applied.written_count) == (0, 2, 1)
+    assert not warehouse.apply_changes().changed
     warehouse.publish()
     found = sorted(warehouse.sql("SELECT article_id, html FROM article_bodies").rows)
     assert found == [(1, "h1"), (1, "h2"), (2, "of the hour")]

@@ -10,7 +10,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from assets import layers, published
+from assets import current, layers, published
 from assets.checks import REBUILD
 from assets.current import STATES
 from pipelines.definitions import build_defs
@@ -192,6 +192,8 @@ def test_a_page_and_an_entity_that_are_there_twice_are_found_in_any_part(mirror,
     assert [key for key, one in told.items() if not one.passed] == [(pages, "unique_key"), (entities, "unique_key")]
     assert told[pages, "unique_key"].metadata["wrong"].value == 2, "the page, and its title"
     assert "2 rows; enwiki " in told[pages, "unique_key"].description
+    monkeypatch.setattr(current, "NAMED", 1)
+    assert ask(mirror, pages)[pages, "unique_key"].metadata["wrong"].value == 2, "however many are named"
     assert told[entities, "unique_key"].description.endswith(f" has 2 rows. {REBUILD}")
     parts = 1 + told[pages, "unique_key"].metadata["looked_at"].value // 20
     with mirror.warehouse.auditing() as again:

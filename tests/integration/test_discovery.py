@@ -202,6 +202,7 @@ def test_discovery_leaves_alone_what_is_under_way_and_for_a_while_what_has_faile
         run(FAILURE, half, half, **requested, **{"dagster/root_run_id": root})
         run(FAILURE, half, half, **step_failure)
         now = datetime.now(UTC)
+        assert without_busy(hours[::-1], daemon.instance, now + wait).have_failed
         again = without_busy([half, hours[-1]], daemon.instance, now)
         assert again.waiting == waiting
         assert again.sentence == (

@@ -328,6 +328,9 @@ class TestAnswersAndRefusals:
         stream.read_again({3: NOW})
         asked = [(one._by_moment, one._deadline._is_cancelled) for one in stream.connections]
         assert asked == [(True, True), (False, False)]
+        one._pieces = lambda *_: one.read_again() or ()
+        one._read()
+        assert one._by_moment, "who is told while it reads does so when it reads again"
         begin = stream.positions.body((0,), by_moment=True)["since_per_partition"]
         assert (begin["3"], begin["4"]) == ("2025-03-09T07:30:00.000Z", "2026-11-01T05:10:00.000Z")
         looks: list[int] = []

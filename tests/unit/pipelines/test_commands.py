@@ -112,6 +112,14 @@ def test_a_removal_that_was_killed_before_its_publication_publishes_when_it_is_r
     assert mirror.warehouse.sql("SELECT DISTINCT project_id FROM articles").rows == [("enwiki",)]
 
 
+def test_lookups_tell_how_many_pages_are_uncertain_though_nothing_was_published(mirror, monkeypatch):
+    mirror.publish()
+    monkeypatch.setattr(runs, "look_up", lambda _: runs.RunReport([]))
+    monkeypatch.setattr(Warehouse, "project_states", lambda _, published=True: [Mock(uncertain_count=3 - published)])
+    done = CliRunner(env={"WME_DATA": str(mirror.data), "WME_PROJECTS": "enwiki"}).invoke(cli.wme, ["lookups"])
+    assert done.stdout.rstrip().endswith("Uncertain in `articles`: 3 pages.")
+
+
 def test_backups(mirror, answers):
     mirror.load_all(range(2))
     mirror.publish()

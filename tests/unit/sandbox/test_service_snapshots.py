@@ -270,7 +270,8 @@ class TestOutOfTurn:
         first, second, third = list(versions)[:3]
         early = client.signed(f"{CHUNKS}/{third}/download")
         wanted = {"identifier": "enwiki_namespace_0", "after_downloads": 2}
-        assert client.call("/sandbox/snapshots", "POST", json=wanted).status_code == 200
+        for _ in range(2):
+            assert client.call("/sandbox/snapshots", "POST", json=wanted).status_code == 200
         part = client.fetch(early, Range="bytes=0-99")
         assert [client.fetch(early, Range=span).status_code for span in ("bytes=9-99", "bytes=99999999-")] == [206, 416]
         for name in (first, second):
@@ -278,6 +279,7 @@ class TestOutOfTurn:
             content = client.call(f"{CHUNKS}/{name}/download", allow_redirects=True).content
             assert md5(content) == versions[name]
         assert client.call(f"{CHUNKS}/{third}").json()["version"] != versions[third]
+        assert not any(client.sandbox.exports._armed.values()), "both exports have begun"
         # the signed URL of before opens what lies there now
         now = client.fetch(early, Range="bytes=100-", If_Range=part.headers["ETag"])
         assert now.status_code == 200

@@ -72,6 +72,8 @@ def test_repeated_events_are_one_row_and_both_halves_of_a_move_stay(lake, wareho
         (project, name, count) for project in ("enwiki", "frwiki") for name, count in (("A", 1), ("B", 1), ("C", 2))
     ]
     assert ask(warehouse, "SELECT row_count, duplicate_count FROM loads") == [(7, 3)] * 2
+    warehouse.load_hour(lake.hour(1), [lake.file(1, [without, without | {"change_type": "delete"}], "dewiki")])
+    assert ask(warehouse, "SELECT count(*) FROM distinct_changes WHERE project_id = 'dewiki'") == [(2,)]
 
 
 def test_of_copies_of_one_event_the_newest_is_kept(lake, warehouse):

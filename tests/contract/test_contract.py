@@ -12,8 +12,7 @@ LISTS = ["/v2/codes", "/v2/languages", "/v2/projects", "/v2/namespaces", "/v2/sn
 
 def error(answer):
     """Its status and message; the body is one object of two members."""
-    assert answer.json().keys() == {"message", "status"}
-    assert answer.json()["status"] == answer.status_code
+    assert (answer.json().keys(), answer.json()["status"]) == ({"message", "status"}, answer.status_code)
     return answer.status_code, answer.json()["message"]
 
 

@@ -49,8 +49,7 @@ def test_tokens_that_were_revoked_end_the_run_and_one_login_heals_it(mirror: Any
 
     mirror.configure(password=PASSWORD)
     mirror.sandbox.requests.clear()
-    assert mirror.materialize(hours).sentence == ""
-    assert mirror.loaded() == rows | mirror.truth(hours)
+    assert (mirror.materialize(hours).sentence, mirror.loaded()) == ("", rows | mirror.truth(hours))
     assert len(mirror.requests("/v1/login")) == 1
     assert len(mirror.requests("/v1/token-refresh")) <= 1
 
@@ -127,8 +126,7 @@ def test_a_damaged_archive_costs_its_hour_until_the_service_replaces_it(mirror: 
     assert made.allow_retries is False
     others = {place: count for place, count in mirror.truth([bad]).items() if place[1] != "enwiki"}
     assert others
-    assert mirror.loaded() == mirror.truth([good]) | others
-    assert mirror.unfinished() == []
+    assert (mirror.loaded(), mirror.unfinished()) == (mirror.truth([good]) | others, [])
     for part in (
         f"- {hour_text(bad)}: Nothing was loaded for enwiki namespace 0. The hour's other projects are loaded. ",
         f" loaded. enwiki namespace 0: {mirror.layout.archive_hour(ARTICLE_CHANGES, bad)}/enwiki_namespace_0.",
@@ -150,8 +148,7 @@ def test_a_damaged_archive_costs_its_hour_until_the_service_replaces_it(mirror: 
     assert [mirror.status_of(bad, one) for one in layers] == ["MATERIALIZED", "FAILED"]
     assert len(mirror.archives(bad)) == 2
     assert [path.name[:2] for path in mirror.lake_files() if f"hour={bad:%H}" in str(path)] == ["fr"]
-    assert mirror.states()[bad, "enwiki"] == "missing"
-    assert mirror.status_of(good) == "MATERIALIZED"
+    assert (mirror.states()[bad, "enwiki"], mirror.status_of(good)) == ("missing", "MATERIALIZED")
     # while the service offers the same bytes, the same sentence and no second download
     asked = len(mirror.requests())
     assert mirror.materialize([bad]).sentence.split("\n")[1:] == [line]
@@ -159,8 +156,7 @@ def test_a_damaged_archive_costs_its_hour_until_the_service_replaces_it(mirror: 
     assert mirror.loaded() == mirror.truth([good]) | others
 
     mirror.sandbox.faults.clear()
-    assert mirror.materialize(hours).sentence == ""
-    assert mirror.loaded() == mirror.truth(hours)
+    assert (mirror.materialize(hours).sentence, mirror.loaded()) == ("", mirror.truth(hours))
     assert set(mirror.states().values()) == {"loaded"}
     assert mirror.rows("SELECT count(*) FROM rejects") == [(0,)]
     assert {mirror.status_of(hour) for hour in hours} == {"MATERIALIZED"}
@@ -178,8 +174,7 @@ def test_reference_lists_say_what_failed_and_keep_what_was_there(mirror: Any) ->
     assert "Could not list the projects" in made.sentence
     assert made.allow_retries is True
     assert mirror.layout.list_archive(named("projects")).read_bytes() == kept
-    assert mirror.rows("SELECT count(*) FROM projects") == before
-    assert mirror.unfinished() == []
+    assert (mirror.rows("SELECT count(*) FROM projects"), mirror.unfinished()) == (before, [])
 
 
 @pytest.fixture

@@ -101,8 +101,7 @@ def test_a_preview_takes_a_few_rows_of_each_file_and_none_of_an_empty_one(tmp_pa
 
 def test_a_sentence_is_the_errors_own_unless_it_has_none():
     assert sentence(errors.Forbidden("The account may not.")) == "The account may not."
-    assert sentence(KeyError("x")) == "KeyError: 'x'"
-    assert sentence(RuntimeError()) == "RuntimeError"
+    assert (sentence(KeyError("x")), sentence(RuntimeError())) == ("KeyError: 'x'", "RuntimeError")
     refused = OSError(13, "Permission denied", "/data/x")
     assert sentence(refused).startswith("Permission denied: /data/x. ")
     assert "run the same command again" in sentence(refused)

@@ -190,8 +190,7 @@ def test_a_rate_limit_is_waited_out_unless_it_has_no_end(client, fake, user):
 
 def test_retry_after_is_obeyed_within_bounds():
     retry = RetryPolicy(first_wait=1.0, longest_wait=4.0)
-    assert retry.wait(1, asked=3.0) == 3.0
-    assert retry.wait(1, asked=86_400.0) == 4.0
+    assert (retry.wait(1, asked=3.0), retry.wait(1, asked=86_400.0)) == (3.0, 4.0)
     assert retry.wait(1, asked=-1) == 0.0
     assert all(0.5 <= retry.wait(1) <= 1.0 for _ in range(50))
     assert all(2.0 <= retry.wait(9) <= 4.0 for _ in range(50))

@@ -29,8 +29,7 @@ def sent(client, fake):
 def test_a_query_is_posted_as_json(sent):
     query = Query(fields=("url", "in_language.identifier"), filters={"in_language.identifier": "en", "code": "wiki"})
     request = sent(query)
-    assert request.method == "POST"
-    assert request.headers["content-type"] == "application/json"
+    assert (request.method, request.headers["content-type"]) == ("POST", "application/json")
     assert request.json == {
         "fields": ["url", "in_language.identifier"],
         "filters": [{"field": "in_language.identifier", "value": "en"}, {"field": "code", "value": "wiki"}],
@@ -163,8 +162,7 @@ def test_a_title_is_one_part_of_the_path(make_client, fake, name):
     assert [record["identifier"] for record in listing] == [1]
     assert json.loads(listing.raw) == [ARTICLE]
     [request] = fake.api.seen("/v2/articles/*")
-    assert request.path == f"/v2/articles/{quote(name, safe='')}"
-    assert request.method == "GET"
+    assert (request.path, request.method) == (f"/v2/articles/{quote(name, safe='')}", "GET")
     fake.script("/v2/structured-contents/*", json_reply([STRUCTURED, ARTICLE]))
     listing = client.lookups.structured(name)
     assert ["sections" in (record.model_extra or {}) for record in listing] == [True, False]

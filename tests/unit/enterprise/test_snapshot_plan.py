@@ -142,8 +142,7 @@ def test_disk_is_seen_to_before_the_start(offer):
 
 
 def test_a_form_that_is_asked_for_is_taken_where_there_is_one(offer):
-    assert offer.plan(form="whole").form == "whole"
-    assert offer.plan(form="whole", listed=[]).form == "whole"
+    assert (offer.plan(form="whole").form, offer.plan(form="whole", listed=[]).form) == ("whole", "whole")
     assert Offer(20, 10**6).plan(form="chunks").form == "chunks"
     told = r"costs 20 chunk units, but .* 3 left \(this form was chosen because this .*\)\. .* \(monthly\), request"
     with pytest.raises(errors.QuotaExceeded, match=told):

@@ -96,8 +96,7 @@ def test_what_was_made_earlier_stays_in_sight(settings, layer):
         folder.mkdir(parents=True)
     assert keys(settings)[0] == key_of(OLD)
     later = settings.model_copy(update={"first_hour": OLD + 2 * HOUR})
-    assert first_hour(later) == OLD
-    assert first_hour(later, OLD - HOUR) == OLD - HOUR
+    assert (first_hour(later), first_hour(later, OLD - HOUR)) == (OLD, OLD - HOUR)
 
 
 def test_operator_may_begin_anywhere_but_before_all_hours(settings):

@@ -93,8 +93,7 @@ def test_runs_are_ended_when_their_process_was_killed_and_those_of_a_command_ask
         # a process that was stopped is not dead
         os.kill(process.pid, signal.SIGSTOP)
         os.waitpid(process.pid, os.WUNTRACED)
-        assert processes.end_killed(instance) == []
-        assert processes.wanted_again(instance) == []
+        assert (processes.end_killed(instance), processes.wanted_again(instance)) == ([], [])
         process.kill()
         process.wait()
     ended = [one.run_id for one in processes.end_killed(instance)]

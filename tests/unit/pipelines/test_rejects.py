@@ -122,8 +122,7 @@ def test_archives_of_another_converter_are_converted_again_and_those_of_the_pres
     empty.load(1, [b"never"], is_of_today=True)
     empty.load(2, [])
     planned = empty.retry()
-    assert planned.parts == {(ARTICLE_CHANGES, START): {("enwiki", 0)}}
-    assert planned.obstacles() == []
+    assert (planned.parts, planned.obstacles()) == ({(ARTICLE_CHANGES, START): {("enwiki", 0)}}, [])
     assert planned.sentences() == [
         "1 rejected record was read by the current converter, which would reject the same records again.",
         "3 rejected records in 1 archive were read by a different converter or with different settings.",

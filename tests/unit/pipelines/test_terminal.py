@@ -131,8 +131,7 @@ def test_answers_on_a_terminal_hold_nothing_that_it_obeys(screen, run, form):
 
 def test_answers_elsewhere_are_exact(run, capfdbinary):
     query = f"SELECT {literal(HOSTILE)} AS a"
-    assert run("sql", "--format", "csv", query) == 0
-    assert run("sql", "--format", "json", query) == 0
+    assert (run("sql", "--format", "csv", query), run("sql", "--format", "json", query)) == (0, 0)
     out = capfdbinary.readouterr().out.decode()
     assert out.startswith((f"a\n{HOSTILE}\n", f'a\n"{HOSTILE}"\n'))  # Python 3.13 quotes a carriage return
     assert json.loads(out.splitlines()[-1])["a"] == HOSTILE
@@ -140,8 +139,7 @@ def test_answers_elsewhere_are_exact(run, capfdbinary):
 
 def test_failures_and_log_lines_hold_nothing_that_a_terminal_obeys(screen, run):
     def fail():
-        assert run("sql", f'FROM "{HOSTILE}"') == 1
-        assert run("sql", "--format", HOSTILE, "SELECT 1") == 2
+        assert (run("sql", f'FROM "{HOSTILE}"'), run("sql", "--format", HOSTILE, "SELECT 1")) == (1, 2)
         record = logging.LogRecord("a", logging.WARNING, "a", 1, "Told: %s", (HOSTILE,), None)
         terminal.log_handler().handle(record)
         terminal.say(HOSTILE)
@@ -158,8 +156,7 @@ def test_usual_texts_stay_as_they_are_at_the_left_of_a_column_and_numbers_at_the
     drawn = terminal.table(["rows", "name", "size"], [[1, "a", None], [None, "b", 2.5]])
     assert [column.justify for column in drawn.columns] == ["right", "left", "right"]
     usual = "É, 日本語, עברית, \tcell\nline"
-    assert printable(usual) == usual
-    assert printable("\ud800\u2028") == "\\ud800\\u2028"
+    assert (printable(usual), printable("\ud800\u2028")) == (usual, "\\ud800\\u2028")
 
 
 def test_every_text_of_the_command_line_passes_the_terminal_module():

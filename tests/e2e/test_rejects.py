@@ -201,8 +201,7 @@ def test_a_version_that_was_not_raised_and_an_archive_that_is_gone(mirror, call,
     assert ask(mirror, french) == rows
 
     # one that is cut is read, and its failure is the command's
-    whole = away.read_bytes()
-    victim.write_bytes(whole[:-20])
+    victim.write_bytes(away.read_bytes()[:-20])
     call("rejects", "--retry", environ=mirror).fails(victim.name)
     assert ask(mirror, french) == rows
     away.rename(victim)

@@ -97,8 +97,7 @@ def digests(data: Path) -> dict[str, str]:
 def _of_a_page(connection: duckdb.DuckDBPyConnection, query: str) -> str:
     """A call of a macro, of a page and moments that are there."""
     first = "SELECT article_id, name FROM articles WHERE project_id = 'enwiki' ORDER BY ALL"
-    row = connection.execute(first).fetchone()
-    page, name = row or (0, "")
+    page, name = connection.execute(first).fetchone() or (0, "")
     quoted = "'" + name.replace("'", "''") + "'"
     return (
         re.sub(r"\b100\b", str(page), query)

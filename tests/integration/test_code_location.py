@@ -36,8 +36,7 @@ def clean(tmp_path: Path) -> dict[str, str]:
 
 
 def test_dg_check_defs_passes(clean):
-    dg_command = Path(sys.executable).with_name("dg")
-    words = [dg_command, "check", "defs"]
+    words = [Path(sys.executable).with_name("dg"), "check", "defs"]
     told = subprocess.run(words, cwd=ROOT, env=clean, capture_output=True, text=True, timeout=400, check=False)
     assert told.returncode == 0, told.stderr
     assert "All definitions loaded successfully" in told.stdout + told.stderr

@@ -191,8 +191,7 @@ def test_an_archive_much_larger_than_its_record_says_is_given_up(make_client, fa
 
 def test_a_download_that_crawls_after_its_first_bytes_ends(make_client, fake, hour, batch, target, content):
     begun = head(200, f"Content-Length: {len(content)}") + b"x" * 1000
-    crawling = Sender(begun, b"x", most=1000, pause=0.02)
-    fake.script("/objects/*", *[Reply(raw=crawling)] * 30)
+    fake.script("/objects/*", *[Reply(raw=Sender(begun, b"x", most=1000, pause=0.02))] * 30)
     client = make_client(limits=Limits(slow_bytes=1000, slow_seconds=0.2))
     told = r"failed 4 times in a row.*(arrived in 0 s|did not end in time)"
     with pytest.raises(errors.ServiceUnavailable, match=told):

@@ -4,6 +4,7 @@ import datetime as dt
 import gzip
 import io
 import json
+import random
 import tracemalloc
 import zlib
 from pathlib import Path
@@ -14,6 +15,9 @@ from pydantic import TypeAdapter
 from resources.datasets import ARTICLE_CHANGES, ENTITY_CHANGES, STRUCTURED_ARTICLES
 from resources.enterprise import EnterpriseClient, Service, errors, models, read_archive, record_model
 from resources.enterprise.listing import OddRecord, list_of
+from resources.enterprise.stream_connection import Records
+from tests.unit.enterprise.test_streams import event
+from tests.unit.enterprise.test_streams import lines as stream_lines
 from tests.unit.lake.conftest import tar_bytes
 
 
@@ -251,3 +255,44 @@ def test_exponents_nanoseconds_units_and_unknown_fields_are_read():
     assert record.model_extra == {"name": "Wikipedia", "checksum": {"sha": "1"}}
     with pytest.raises(ValueError, match="frozen"):
         record.version = "other"
+
+
+class TestFramingOfStreams:
+    RECORDS = tuple(event(1, number, body="x" * (number * 37 % 300)) for number in range(40))
+
+    @pytest.mark.parametrize("seed", range(8))
+    def test_pieces_may_be_cut_anywhere(self, seed):
+        chance = random.Random(seed)
+        plain = stream_lines(*self.RECORDS)
+        ends = chance.choice([b"\n", b"\r\n"])
+        sent, records = plain.replace(b"\n", ends), Records(10_000)
+        found, at = b"", 0
+        while at < len(sent):
+            size = chance.randint(1, 400)
+            found += records.feed(sent[at : at + size])
+            at += size
+        assert [json.loads(line) for line in found.splitlines()] == list(self.RECORDS)
+        # blank lines are no records, and a cut record is none
+        records = Records(100)
+        assert records.feed(b"\n\n" + stream_lines({"a": 1}) + b"\n" + b'{"b":') == b'{"a": 1}\n'
+        # carriage returns within a record stay
+        assert Records(1_000).feed(b'{"a":\r1}\r\n\r\n \r\n') == b'{"a":\r1}\n'
+
+    @pytest.mark.parametrize("size", [7, 90, 5_000])
+    def test_a_record_that_is_too_long_is_left_out_and_those_beside_it_are_not(self, size, caplog):
+        plain = stream_lines(event(1, 1), event(1, 2, body="x" * 2_000), event(1, 3))
+        records = Records(1_000)
+        found = b"".join(records.feed(plain[at : at + size]) for at in range(0, len(plain), size))
+        # what comes in one piece is in memory already
+        wanted = [json.loads(line) for line in plain.splitlines()]
+        assert [json.loads(line) for line in found.splitlines()] == (wanted[::2] if size < 1_000 else wanted)
+        assert records.left_out == (size < 1_000)
+        assert ("was skipped, because the maximum is 1,000" in caplog.text) == (size < 1_000)
+
+    def test_a_record_without_an_end_ends_the_stream(self):
+        records = Records(1_000)
+        for _ in range(160):
+            records.feed(b"x" * 100)
+        with pytest.raises(errors.ServiceUnavailable, match="has not ended after 16,000 bytes") as raised:
+            records.feed(b"x")
+        assert raised.value.retryable  # the connection is opened again

@@ -1,7 +1,6 @@
-"""The streams as a client reads them: framing, positions, connections and their ends, and what waits in memory."""
+"""The streams as a client reads them: positions, connections and their ends, and what waits in memory."""
 
 import json
-import random
 import threading
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -26,47 +25,6 @@ def event(partition, offset, **more):
 
 def lines(*records):
     return b"".join(json.dumps(record).encode() + b"\n" for record in records)
-
-
-class TestFraming:
-    RECORDS = tuple(event(1, number, body="x" * (number * 37 % 300)) for number in range(40))
-
-    @pytest.mark.parametrize("seed", range(8))
-    def test_pieces_may_be_cut_anywhere(self, seed):
-        chance = random.Random(seed)
-        plain = lines(*self.RECORDS)
-        ends = chance.choice([b"\n", b"\r\n"])
-        sent, records = plain.replace(b"\n", ends), Records(10_000)
-        found, at = b"", 0
-        while at < len(sent):
-            size = chance.randint(1, 400)
-            found += records.feed(sent[at : at + size])
-            at += size
-        assert [json.loads(line) for line in found.splitlines()] == list(self.RECORDS)
-        # blank lines are no records, and a cut record is none
-        records = Records(100)
-        assert records.feed(b"\n\n" + lines({"a": 1}) + b"\n" + b'{"b":') == b'{"a": 1}\n'
-        # carriage returns within a record stay
-        assert Records(1_000).feed(b'{"a":\r1}\r\n\r\n \r\n') == b'{"a":\r1}\n'
-
-    @pytest.mark.parametrize("size", [7, 90, 5_000])
-    def test_a_record_that_is_too_long_is_left_out_and_those_beside_it_are_not(self, size, caplog):
-        plain = lines(event(1, 1), event(1, 2, body="x" * 2_000), event(1, 3))
-        records = Records(1_000)
-        found = b"".join(records.feed(plain[at : at + size]) for at in range(0, len(plain), size))
-        # what comes in one piece is in memory already
-        wanted = [json.loads(line) for line in plain.splitlines()]
-        assert [json.loads(line) for line in found.splitlines()] == (wanted[::2] if size < 1_000 else wanted)
-        assert records.left_out == (size < 1_000)
-        assert ("was skipped, because the maximum is 1,000" in caplog.text) == (size < 1_000)
-
-    def test_a_record_without_an_end_ends_the_stream(self):
-        records = Records(1_000)
-        for _ in range(160):
-            records.feed(b"x" * 100)
-        with pytest.raises(ServiceUnavailable, match="has not ended after 16,000 bytes") as raised:
-            records.feed(b"x")
-        assert raised.value.retryable  # the connection is opened again
 
 
 class TestPositions:

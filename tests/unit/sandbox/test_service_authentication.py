@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from unittest.mock import ANY, Mock
@@ -13,7 +12,7 @@ import requests
 
 from resources.sandbox.accounts.accounts import Accounts
 from resources.sandbox.accounts.tokens import TokenMint
-from resources.sandbox.accounts.users import AccountError, RefreshTokenSpentError
+from resources.sandbox.accounts.users import RefreshTokenSpentError
 from resources.sandbox.api import app, streams
 from tests.unit.sandbox.conftest import small_sandbox
 
@@ -375,30 +374,3 @@ def test_the_file_of_the_default_account_opens_it_whatever_became_of_its_passwor
     with pytest.raises(KeyboardInterrupt):
         client.sandbox.accounts.set_password("sandbox", "Killed-1")
     assert json.loads(path.read_bytes())["password"] == "Killed-1"
-
-
-def test_counters_are_exact_under_threads_and_names_are_of_one_account_that_is_there(client):
-    accounts = client.sandbox.accounts
-    user = accounts.identify(client.token)
-    for change in (accounts.set_groups, accounts.set_quota):
-        with pytest.raises(AccountError):
-            change("nobody", "chunk")
-    with pytest.raises(ValueError, match="already has an account sandbox"):
-        accounts.create("sandbox", "Other-1234")
-    accounts.set_quota("sandbox", "ondemand", limit=50)
-    refresh_token = client.login()["refresh_token"]
-
-    def refresh():
-        try:
-            return bool(accounts.refresh("sandbox", refresh_token))
-        except RefreshTokenSpentError:
-            return False
-
-    with ThreadPoolExecutor(8) as pool:
-        spent = [pool.submit(accounts.quotas.spend, user, "ondemand") for _ in range(80)]
-        refreshed = [pool.submit(refresh) for _ in range(120)]
-    assert sum(future.result() for future in spent) == 50
-    assert accounts.quotas.of(user, "ondemand").used == 50
-    assert sum(future.result() for future in refreshed) == 90
-    accounts._database.change("DELETE FROM users WHERE username = 'sandbox'")
-    assert client.call("/v2/codes").json()["message"].startswith("UserNotFoundException")

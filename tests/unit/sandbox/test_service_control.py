@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ from resources.sandbox import server
 from resources.sandbox.__main__ import provide
 from resources.sandbox.accounts import database
 from resources.sandbox.accounts.database import RateLimit
+from resources.sandbox.accounts.users import AccountError, RefreshTokenSpentError
 from resources.sandbox.api.middleware import Journal, Seen
 from resources.sandbox.clock import Clock
 from resources.sandbox.options import parse
@@ -314,3 +316,30 @@ class TestOptions:
         assert not any(b"Secret-Word-1" in path.read_bytes() for path in state.rglob("*") if path.is_file())
         self.provide(client, WME_USERNAME="Ada", WME_PASSWORD="Other-Word-2")
         client.login("ada", "Other-Word-2")
+
+
+def test_counters_are_exact_under_threads_and_names_are_of_one_account_that_is_there(client):
+    accounts = client.sandbox.accounts
+    user = accounts.identify(client.token)
+    for change in (accounts.set_groups, accounts.set_quota):
+        with pytest.raises(AccountError):
+            change("nobody", "chunk")
+    with pytest.raises(ValueError, match="already has an account sandbox"):
+        accounts.create("sandbox", "Other-1234")
+    accounts.set_quota("sandbox", "ondemand", limit=50)
+    refresh_token = client.login()["refresh_token"]
+
+    def refresh():
+        try:
+            return bool(accounts.refresh("sandbox", refresh_token))
+        except RefreshTokenSpentError:
+            return False
+
+    with ThreadPoolExecutor(8) as pool:
+        spent = [pool.submit(accounts.quotas.spend, user, "ondemand") for _ in range(80)]
+        refreshed = [pool.submit(refresh) for _ in range(120)]
+    assert sum(future.result() for future in spent) == 50
+    assert accounts.quotas.of(user, "ondemand").used == 50
+    assert sum(future.result() for future in refreshed) == 90
+    accounts._database.change("DELETE FROM users WHERE username = 'sandbox'")
+    assert client.call("/v2/codes").json()["message"].startswith("UserNotFoundException")

@@ -180,7 +180,7 @@ def test_watched_pages_are_looked_up_and_a_sample_is_compared(mirror, sandbox, t
     compared, missing, different = (check.metadata[name].value for name in ("compared", "not_found", "different"))
     assert (compared > 0, missing, different) == (True, 0, compared * spoiled)
     if spoiled:
-        text = r"enwiki .+?: page (\d+), revision (\d+) here; page (\d+), revision (\d+) on the service[;.]"
+        text = r"(?:en|fr)wiki .+?: page (\d+), revision (\d+) here; page (\d+), revision (\d+) on the service[;.]"
         first, changed, second, right = map(int, re.search(text, check.description).groups())
         assert (first, changed) == (second, right + 1)
         return

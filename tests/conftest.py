@@ -70,7 +70,7 @@ gc.disable()
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let each worker begin with files that mostly wait, and end with short tests, which idle workers take over.
 
-    pytest-xdist gives each of N workers an Nth of the list, in its order.
+    pytest-xdist gives each of N workers an Nth of the list, in its order; what remains goes to the last ones.
     """
     unit = Path(__file__).parent / "unit"
     worker_count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
@@ -91,8 +91,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         number = min(range(-(-worker_count // 2) if forks else worker_count), key=loads.__getitem__)
         loads[number] += 2 if forks else 1
         shares[number].extend(of_file)
-    for share in shares:
-        share.extend(itertools.islice(short, max(0, len(items) // worker_count - len(share))))
+    for number, share in enumerate(shares):
+        size = (len(items) + number) // worker_count
+        share.extend(itertools.islice(short, max(0, size - len(share))))
     items[:] = itertools.chain(*shares, short)
 
 

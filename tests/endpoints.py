@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from resources import datasets
@@ -101,13 +100,11 @@ def assets(operation: Described) -> tuple[str, ...]:
 
 def pages() -> dict[str, str]:
     """Return the text (Markdown) of each page, by its path; the rows of its last table are generated."""
-    rows = {"docs/endpoints.md": _rows(), "docs/assumptions.md": _chosen()}
-    return {name: _with_rows(ROOT / name, found) for name, found in rows.items()}
-
-
-def _with_rows(page: Path, rows: Iterator[str]) -> str:
-    before, line, _ = page.read_text().rpartition("|---|\n")
-    return before + line + "\n".join(rows) + "\n"
+    found = {}
+    for name, rows in (("docs/endpoints.md", _rows()), ("docs/assumptions.md", _chosen())):
+        before, line, _ = (ROOT / name).read_text().rpartition("|---|\n")
+        found[name] = before + line + "\n".join(rows) + "\n"
+    return found
 
 
 def _rows() -> Iterator[str]:

@@ -105,9 +105,10 @@ def _split(value: Any) -> Any:
 
 def check_year(moment: datetime) -> datetime:
     """Convert `moment` to UTC. A year outside `YEARS` raises ValueError."""
-    if moment.astimezone(UTC).year not in YEARS:
-        raise ValueError(f"the year must be between {YEARS[0]} and {YEARS[-1]}, not {moment.year}")
-    return moment.astimezone(UTC)
+    utc = moment.astimezone(UTC)
+    if utc.year not in YEARS:
+        raise ValueError(f"the year must be between {YEARS[0]} and {YEARS[-1]}, not {utc.year}")
+    return utc
 
 
 Moment = Annotated[AwareDatetime, AfterValidator(check_year)]

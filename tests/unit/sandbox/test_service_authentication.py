@@ -14,7 +14,7 @@ from resources.sandbox.accounts.accounts import Accounts
 from resources.sandbox.accounts.tokens import TokenMint
 from resources.sandbox.accounts.users import RefreshTokenSpentError
 from resources.sandbox.api import app, streams
-from tests.unit.sandbox.conftest import small_sandbox
+from tests.unit.sandbox.conftest import Client, small_sandbox
 
 NEW = "Another-5678"
 OPEN = {"verify_signature": False}
@@ -97,6 +97,7 @@ def test_bodies_are_read_by_their_content_type(client):
     assert (as_text.status_code, as_text.json()) == (400, NO_CREDENTIALS)
     typed = {"Content-Type": "Application/JSON; charset=utf-8"}
     assert client.call("/v1/login", "POST", data=json.dumps(credentials), headers=typed).status_code == 200
+    assert client.call("/v1/login", "POST", data=b"\xff=\xff").json() == NO_CREDENTIALS
     for broken in (b"{", b"[]", b"null"):
         answer = client.call("/v1/login", "POST", data=broken, headers={"Content-Type": "application/json"})
         assert answer.json() == NOT_SAID
@@ -225,7 +226,7 @@ def test_an_invitation_and_its_challenge(client):
         assert challenge["challenge_name"] == "NEW_PASSWORD_REQUIRED"
         return {"username": "new", "session": challenge["session"], "new_password": NEW}
 
-    body = invite()
+    other, body = invite(), invite()
     for change in ({"session": "x"}, {"username": "sandbox"}, {"new_password": "too-weak"}):
         answer = client.auth("new-password-required", body | change)
         assert refusal(answer) == (401, "Unauthorized.")
@@ -234,8 +235,9 @@ def test_an_invitation_and_its_challenge(client):
     assert answer.status_code == 200
     assert list(answer.json()) == ["id_token", "access_token", "refresh_token", "expires_in", "session"]
     assert "refresh_token" in client.login("new", NEW)
-    # a session opens one time, and for some minutes only
-    assert refusal(client.auth("new-password-required", body)) == (401, "Unauthorized.")
+    # one session opens one time, and for some minutes only
+    for spent in (body, other):
+        assert refusal(client.auth("new-password-required", spent)) == (401, "Unauthorized.")
     body = invite()
     client.sandbox.clock.advance(timedelta(minutes=3, seconds=1))
     assert refusal(client.auth("new-password-required", body)) == (401, "Unauthorized.")
@@ -264,6 +266,7 @@ class TestBearer:
         client.sandbox.clock.set(datetime.now(UTC) + timedelta(days=1))  # ahead of this machine
         client.login()
         client.sandbox.clock.advance(timedelta(seconds=86_399))
+        Client(client.sandbox, client.session).login()
         for authorization in (f"Bearer {client.token}", client.token):
             assert client.call("/v2/codes", headers={"Authorization": authorization}).status_code == 200
         for later in (1, 3723):
@@ -295,6 +298,7 @@ def test_an_account_tells_groups_counters_and_permissions(client):
     served = [one for one in (*app.OPERATIONS, *streams.OPERATIONS) if one.groups]
     assert apis == [{"path": one.path, "method": method} for one in served for method in one.methods]
     # the token may be in the body alone, here and nowhere else
+    assert client.call("/v1/get-user", "POST", json={"access_token": "x"}).json() == told
     token, client.token = client.token, ""
     body = {"access_token": token}
     for options in ({"json": body}, {"data": body}, {"files": {"access_token": (None, token)}}):
@@ -335,6 +339,7 @@ def test_keys_and_accounts_outlive_the_sandbox(tmp_path, signing_key):
     with pytest.raises(ValueError, match=r"account\.json is damaged\. Nothing was changed\."), started():
         pass
     (state / "account.json").unlink()
+    (state / "account.part").touch()  # of a start that was killed
     with started() as accounts:
         assert accounts.password not in (password, NEW)
         assert accounts.login("sandbox", accounts.password)

@@ -5,7 +5,7 @@ import json
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from types import SimpleNamespace
 
 import pytest
@@ -18,7 +18,7 @@ from resources.sandbox.accounts.users import AccountError, RefreshTokenSpentErro
 from resources.sandbox.api.middleware import Journal, Seen
 from resources.sandbox.clock import Clock
 from resources.sandbox.options import parse
-from tests.unit.sandbox.conftest import small_sandbox
+from tests.unit.sandbox.conftest import Client, small_sandbox
 
 
 def set_clock(client, **how):
@@ -61,6 +61,8 @@ def test_the_clock_and_the_date_of_answers(client):
     assert abs(clock.now() - datetime.now(UTC)) < timedelta(minutes=5)
     with pytest.raises(ValueError, match="timezone-aware"):
         clock.set(datetime(2025, 3, 9))  # noqa: DTZ001
+    clock.set(datetime(2025, 4, 1, 12, tzinfo=timezone(timedelta(hours=2))))
+    assert client.call("/v2/codes").headers["date"] == "Tue, 01 Apr 2025 10:00:00 GMT"
 
 
 def test_limits(client):
@@ -71,7 +73,10 @@ def test_limits(client):
     assert answers[-1].text == '{"status":429,"message":"Too Many Requests"}\n'
     assert "Retry-After" not in answers[-1].headers
     assert client.call("/sandbox/limits", "POST", json={"per_second": 0.0001}).status_code == 204
-    assert [client.call("/v2/codes").status_code for _ in range(2)] == [200, 429]
+    make(client, "other", password="Other-1234")
+    other = Client(client.sandbox, client.session)
+    other.login("other", "Other-1234")
+    assert [one.call("/v2/codes").status_code for one in (client, client, other)] == [200, 429, 200]
     assert client.call("/sandbox/limits", "POST", json={"per_second": None}).status_code == 204
     assert client.call("/v2/codes").status_code == 200
 
@@ -114,17 +119,18 @@ def test_a_free_account_meets_a_403_and_an_exhausted_quota_is_a_429(client):
     answer = client.call(client.HOUR)
     assert (answer.status_code, answer.text) == (403, '{"status":403,"message":"Forbidden"}\n')
     assert [client.call(path).status_code for path in ("/v2/codes", "/v2/projects")] == [200, 200]
-    again = make(client, "free", groups=["group_2"], quotas={"batch": 1, "snapshot": {"limit": 9, "used": 4}})
+    again = make(client, "free", groups=["group_2"], quotas={"batch": 1, "snapshot": {"limit": 0, "used": 4}})
     assert "password" not in again
     many = {"used": 0, "limit": 10_000_000}
-    limits = {"ondemand": many, "snapshot": {"used": 4, "limit": 9}, "chunk": many, "batch": {"used": 0, "limit": 1}}
+    limits = {"ondemand": many, "snapshot": {"used": 4, "limit": 0}, "chunk": many, "batch": {"used": 0, "limit": 1}}
     assert again["quotas"] == limits
     client.login("free", made["password"])
     methods = ("HEAD", "GET", "GET", "HEAD")
     assert [client.call(client.DOWNLOAD, method).status_code for method in methods] == [200, 307, 429, 200]
     assert make(client, "free", quotas={"batch": {"limit": None}})["quotas"]["batch"] == {"used": 0, "limit": None}
     assert client.call(client.DOWNLOAD).status_code == 307
-    assert make(client, "free", password=None)["password"] != made["password"]
+    assert make(client, "free", password=None, groups=[])["password"] != made["password"]
+    assert client.sandbox.accounts.user("free").groups == ()
 
 
 def test_the_address_of_an_account_is_its_name_or_can_be_changed(client):
@@ -149,7 +155,7 @@ def test_tokens_end_before_their_time(client):
     assert end(exhaust=True) == {"refresh_tokens": 2}
     assert client.auth("token-refresh", refresh).status_code == 429
     refresh["refresh_token"] = client.login()["refresh_token"]
-    assert end(revoke="all") == {"refresh_tokens": 3}
+    assert [end(revoke="all") for _ in range(2)] == [{"refresh_tokens": 3}, {"refresh_tokens": 0}]
     assert client.auth("token-refresh", refresh).status_code == client.call("/v2/codes").status_code == 401
     assert client.auth("token-refresh", refresh | {"refresh_token": tokens["refresh_token"]}).status_code == 429
 
@@ -286,6 +292,7 @@ class TestOptions:
 
     def test_make_accounts_once_and_say_where_their_passwords_are(self, client):
         words = ["--account", "free", "--account", "paid:group_2", "--temporary", "new", "--quota", "paid:batch=1"]
+        words += ["--quota", "free:chunk=5"]
         told = self.provide(client, *words, "--admit", "10.0.0.0/8:group_1")
         assert [line.split(" is in ")[0] for line in told] == [
             "The password of the account free (group_1)", "The password of the account paid (group_2)",

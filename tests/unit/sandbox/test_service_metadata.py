@@ -67,6 +67,8 @@ class TestForms:
         answer = client.call("/v2/projects", headers={"Accept": "text/html"})
         assert answer.headers["Content-Type"] == ""
         assert answer.text.startswith('{"name":"Википеди"')
+        answer = client.call("/v2/nothing", headers={"Accept": "text/html"})
+        assert answer.headers["Content-Type"].startswith("application/json")
 
 
 class TestGet:
@@ -92,7 +94,8 @@ class TestGet:
         [
             ("filters=" + quote('[{"field":"code","value":"x"}]'), "json: cannot unmarshal array into Go value"),
             ("filters={oops", "invalid character 'o' looking for beginning of value"), ("filters={", "unexpected EOF"),
-            ("filters=", "EOF"), ("limit=&limit=<%26>", 'strconv.ParseInt: parsing "<&>": invalid syntax'),
+            *((f"filters={blank}", "EOF") for blank in ("", "%20")),
+            ("limit=&limit=<%26>", 'strconv.ParseInt: parsing "<&>": invalid syntax'),
         ],
     )  # fmt: skip
     def test_refusals(self, client, query, message):
@@ -157,7 +160,7 @@ class TestPost:
 
 
 def test_the_highest_group_counts_and_without_one_an_account_may_nothing(client):
-    for groups, status in (([], 403), (["group_1", "group_2"], 200)):
+    for groups, status in (([], 403), (["group_1", "group_2", "group_1"], 200)):
         client.sandbox.accounts.set_groups("sandbox", groups)
         assert [client.call(path).status_code for path in ("/v2/projects", client.HOUR)] == [status, status]
 
@@ -186,8 +189,9 @@ SMALL = RECORD | {
         ((), RECORD), (("x", "*"), RECORD), (("nothing", "no.where", "identifier.deeper"), {}),
         (("size.value", "is_part_of.identifier"), {"is_part_of": {"identifier": "enwiki"}, "size": {"value": 12.5}}),
         (("namespace.*",), {"namespace": {"identifier": 0}}),
-        (("namespace", "namespace.identifier"), {"namespace": {"identifier": 0}}),
+        (("is_part_of.identifier", "is_part_of"), {"is_part_of": {"identifier": "enwiki", "url": "u"}}),
         (("parts.name", "chunks"), {"chunks": ["a", "b"], "parts": [{"name": "x"}, {"name": "z"}]}),
+        (("chunks.x",), {"chunks": []}),
     ],
 )  # fmt: skip
 def test_fields(fields, documented):
@@ -203,6 +207,7 @@ def test_fields(fields, documented):
         ([("size.value", 1)], [6]), ([("size.value", 0)], []), ([("flag", True)], [0]), ([("flag", 1)], []),
         ([("is_part_of.identifier", "enwiki"), ("size.value", 12.5)], [0]), ([("nothing", None)], [0, 6]),
         ([("identifier", None)], []), ([("identifier", 5)], []), ([("identifier", "it's")], []),
+        ([("size.value", True)], []),
     ],
 )  # fmt: skip
 def test_filters(filters, documented):

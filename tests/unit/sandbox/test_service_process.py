@@ -79,6 +79,7 @@ def test_attach_starts_joins_and_replaces(state):
     assert first.identity == small(state).identity
     assert login(first).status_code == 200
     assert first.password not in repr(first)
+    assert os.getsid(first.pid) == first.pid  # Ctrl-C in the terminal does not reach it
     assert attach(small(state)) == first
     with pytest.raises(SandboxConflictError, match=f"as {first.identity}, not as sandbox-2-"):
         attach(small(state, seed=2))
@@ -187,7 +188,7 @@ def test_a_sandbox_that_prepares_is_waited_for_and_joined_and_named_if_it_does_n
                 attach(one_project(state))
         caplog.clear()
         attached = pool.submit(attach, one_project(state))
-        told = rf"Waiting for the sandbox in process {os.getpid()}, which has prepared 0 of \d+ archives\."
+        told = rf"Waiting for the sandbox in process {os.getpid()}, which has prepared 0 of 3 archives\."
         wait_until(lambda: any(re.fullmatch(told, message) for message in caplog.messages))
         assert not attached.done()
         goes_on.set()
@@ -290,7 +291,7 @@ def test_what_is_listed_was_made_by_processes_that_may_die_and_stays_for_the_nex
         # an hour that nobody prepared is made by the same processes, and by others when these have died
         assert len(listed(client, "/v2/batches/2025-03-08/12")[0]) == 1
         first = workers(os.getpid())
-        assert first
+        assert [os.getsid(pid) for pid in first] == first != []
         # nor was anything made in this process: it has not even got the words to write with
         assert client.sandbox.world._wikis == {}
         for pid in first:
@@ -363,17 +364,12 @@ def test_it_goes_on_with_what_comes_next_and_keeps_no_export_that_nobody_sees(st
         assert not world.has_hour("enwiki", NEWEST - 2 * HOUR)
 
 
-def is_exporting(state):
-    """Return whether a part of an export lies there; folders come and go meanwhile, which `os.walk` does not mind."""
-    return any(name.startswith("buffer_") for _, _, names in os.walk(state) for name in names)
-
-
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGKILL, -9)])
 def test_ending_in_the_middle_of_it_leaves_no_process(state, number, code):
     settings = one_project(state, now=NOW, articles=400_000, prepare=48)
     with serve(settings) as process:
-        # in the middle of an export, which takes minutes
-        wait_until(lambda: is_exporting(settings.state))
+        # in the middle of an export, which takes minutes; `os.walk` does not mind folders that come and go
+        wait_until(lambda: "buffer_" in str([names for *_, names in os.walk(settings.state)]))
         started = workers(process.pid)
         assert started
         process.send_signal(number)

@@ -51,14 +51,16 @@ def test_the_identity_is_what_shapes_the_data(tmp_path, corpus):
     for content in ("a" + "b" * 200_000, "b" * 200_001, "b" * 200_000 + "a"):
         (copy / "b.ndjson").write_text(content)
         digests.add(Settings(state=tmp_path, corpus=copy).corpus_digest)
-    assert len(digests) == 5
+    (copy / "deeper").mkdir()
+    (copy / "b.ndjson").rename(copy / "deeper" / "b.ndjson")
+    assert len(digests | {Settings(state=tmp_path, corpus=copy).corpus_digest}) == 6
     assert base.corpus_digest is None
 
 
 def test_the_command_line_carries_all_settings(tmp_path, corpus):
     elsewhere = NOW.astimezone(timezone(timedelta(hours=2)))
     owner = tmp_path / "owner.lock"
-    process = {"port": 8080, "idle": 2.5, "owner": owner, "prepare": 3}
+    process = {"port": 8080, "idle": 12.25, "owner": owner, "prepare": 3}
     settings = Settings(state=tmp_path, now=elsewhere, corpus=corpus, **SHAPE, **process)
     assert settings.now == NOW
     for given in (settings, Settings(state=tmp_path)):
@@ -87,6 +89,7 @@ def test_the_command_line_carries_all_settings(tmp_path, corpus):
         (["--idle", "nan"], "--idle: input should be a finite number; the value is "),
         (["--now", "2025-03-09T05:00:00"], "--now: input should have timezone info; the value is '2025-03-09T05:"),
         (["--now", "9999-12-31T23:00:00Z"], "--now: the year must be between 2021 and 2040, not 9999."),
+        (["--now", "2021-01-01T00:30:00+01:00"], "--now: the year must be between 2021 and 2040, not 2020."),
         (["--corpus", "/nowhere"], "--corpus: path does not point to a directory; the value is '/nowhere'."),
         (["--account", "free:group_9"], "--account: there is no group 'group_9'; the groups are group_1, group_2, gro"),
         (["--temporary", "a/b"], "--temporary: 'a/b' is not a valid account; use NAME or NAME:GROUP with a group fr"),
@@ -125,10 +128,8 @@ def test_help_names_defaults_units_and_what_is_of_accounts(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         parse(["--help"], called="wme sandbox")
     told = " ".join(capsys.readouterr().out.split())
-    parts = [
-        "--idle SECONDS stop after this many seconds without a request (default: never)",
-        "--prepare HOURS number of",
-    ]
+    parts = ["--prepare HOURS number of", "so that newer hourly batches exist) --single-member"]
+    parts += ["--idle SECONDS stop after this many seconds without a request (default: never)"]
     parts += ["is first listed (default: 48)", "the world: --seed SEED seed for the generated data (default: 1)"]
     parts += ["(default: enwiki,frwiki,simplewiki)", "requests for accounts): --account NAME[:GROUP] create an"]
     assert [part for part in parts if part not in told] == []
@@ -157,11 +158,11 @@ def test_the_hour_of_exports_is_kept_or_given_and_progress_is_shown(tmp_path, mo
     assert (second, rest) == (first.replace("1 of", "2 of"), ["Prepared 3 of 3 archives\nFull\n"])
 
 
-@pytest.mark.parametrize(("was_owned", "held"), [(True, [False]), (False, [False, True, False])])
-def test_a_sandbox_ends_with_an_owner_that_was_there_at_its_start_or_came_later(tmp_path, monkeypatch, was_owned, held):
-    looks, ending = iter(held), threading.Event()
+@pytest.mark.parametrize(("was_owned", "held", "idle"), [(True, [False] * 2, [4.9]), (False, [False, True, False], [])])
+def test_a_sandbox_ends_with_an_owner_that_was_there_or_came_later(tmp_path, monkeypatch, was_owned, held, idle):
+    looks, ending, journal = iter(held), threading.Event(), Mock(idle_seconds=Mock(side_effect=[*idle, 5.0]))
     monkeypatch.setattr(entry, "is_held", lambda _: next(looks))
-    sandbox = Mock(stopped=Mock(wait=lambda _: False), journal=Mock(idle_seconds=lambda: 9.0), ending=ending)
+    sandbox = Mock(stopped=Mock(wait=lambda _: False), journal=journal, ending=ending)
     entry._wait(sandbox, [], Settings(state=tmp_path, owner=tmp_path / "lock"), was_owned)
     assert (ending.is_set(), [*looks]) == (True, [])
 

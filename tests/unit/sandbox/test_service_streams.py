@@ -23,7 +23,7 @@ from resources.sandbox.store.archives import partition
 from resources.sandbox.world.world import micros
 from tests.unit.sandbox.conftest import NOW, small_sandbox
 
-KEPT = timedelta(hours=48)
+KEPT, SINCE = timedelta(hours=48), "since_per_partition"
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ class TestWhatIsSent:
         body = {"parts": [0], "offsets": {"3": found[6]["event"]["offset"]}}
         assert read(streams, 3, body) == found[6:]
 
-    @pytest.mark.parametrize("more", [{}, {"offsets": {"3": 0}}, {"since_per_partition": {"3": text(NOW - KEPT)}}])
+    @pytest.mark.parametrize("more", [{}, None, {"offsets": {"3": 0}}, {SINCE: {"3": text(NOW - KEPT)}}])
     def test_a_stream_without_a_beginning_is_live_and_positions_without_parts_are_ignored(self, streams, more):
         address = urlsplit(streams.sandbox.realtime_url)
         connection = http.client.HTTPConnection(address.hostname, address.port, timeout=120)
@@ -184,13 +184,17 @@ def test_a_query_names_positions_which_are_not_past_the_end(streams):
     begin, live = _beginning(_from_form(query), NOW), topic.offsets_at(now)
     assert begin == Beginning((15, 16, 17, 18, 19), {}, {15: 5, 16: 10**15}, 1)
     assert _positions(topic, begin, now) == {15: 5} | {number: live[number] for number in range(16, 20)}
-    everything = _beginning(_from_form([("since", text(NOW))]), NOW)
+    everything = _beginning(_from_form([("since", text(NOW)), ("since", "")]), NOW)
     assert everything == Beginning(tuple(range(50)), dict.fromkeys(range(50), NOW), {}, 10)
+    times = _positions(topic, Beginning((0, 1), {0: NOW - KEPT, 1: NOW}, {}, 1), now)
+    assert times == {0: topic.offsets_at(micros(NOW - KEPT))[0], 1: live[1]}
 
 
 MANY = {str(number): 1 for number in range(51)}
 FUTURE, LATER = (text(NOW + timedelta(**by)) for by in ({"minutes": 1, "milliseconds": 500}, {"days": 1}))
-SINCE, SHOWN = "since_per_partition", "2025-03-09 07:31:00.5 +0000 UTC"
+SHOWN, SHOWN_LATER = "2025-03-09 07:31:00.5 +0000 UTC", "2025-03-10 07:30:00 +0000 UTC"
+PARALLEL = f"for parallel consumption, specify either offsets or time-offsets ({SINCE}) parameter"
+BOTH = f"for a specific partion, specify either offset or time-offset ({SINCE}), not both"
 NO_TIME = 'parsing time {0} as "2006-01-02T15:04:05Z07:00": cannot parse {0}'
 NO_TIMES = ("2025-03-09", "2025-03-09T07:30Z", "2025-03-09 07:30:00Z", "2025-03-09T07:30:00", "now", 5)
 
@@ -199,20 +203,14 @@ NO_TIMES = ("2025-03-09", "2025-03-09T07:30Z", "2025-03-09 07:30:00Z", "2025-03-
     ("body", "message"),
     [
         ({"since": FUTURE}, f"since time {SHOWN} cannot be in the future"),
-        ({"parts": [0], SINCE: {"4": LATER}}, f"{SINCE} for partition 4 has future time 2025-03-10 07:30:00 +0000 UTC"),
+        ({"parts": [0], SINCE: {"3": text(NOW), "4": LATER}}, f"{SINCE} for partition 4 has future time {SHOWN_LATER}"),
         ({"parts": [0] * 11}, "the query param parts has length 11, max allowed length 10"),
         ({"parts": [-1]}, "the part value is -1, allowed value should be in the range [0,9]"),
         ({"parts": [10]}, "the part value is 10, allowed value should be in the range [0,9]"),
-        (
-            {"parts": [1], "since": text(NOW)},
-            "for parallel consumption, specify either offsets or time-offsets (since_per_partition) parameter",
-        ),
+        ({"parts": [1], "since": text(NOW)}, PARALLEL),
         ({"parts": [1], "offsets": MANY}, "the query param offsets has length 51, max allowed length 50"),
         ({"parts": [1], SINCE: MANY}, f"the query param {SINCE} has length 51, max allowed length 50"),
-        (
-            {"parts": [0], "offsets": {"2": 1}, "since_per_partition": {"2": text(NOW)}},
-            "for a specific partion, specify either offset or time-offset (since_per_partition), not both",
-        ),
+        ({"parts": [0], "offsets": {"2": 1, "3": 1}, SINCE: {"2": text(NOW)}}, BOTH),
         ({"fields": ["nam"]}, "field with name 'nam' not found"),
         ({"fields": ["*"]}, "field with name '*' not found"),
         ({"fields": ["name.*"]}, "field with name 'name.*' not found"),
@@ -235,6 +233,7 @@ NO_TIMES = ("2025-03-09", "2025-03-09T07:30Z", "2025-03-09 07:30:00Z", "2025-03-
         ({"parts": [True]}, "json: cannot unmarshal bool into Go struct field Model.parts of type int"),
         ({"offsets": []}, "json: cannot unmarshal array into Go struct field Model.offsets of type map[int]"),
         ({"offsets": {"1": True}}, "json: cannot unmarshal bool into Go struct field Model.offsets of type int64"),
+        ({"offsets": {"1": 1 << 63}}, "json: cannot unmarshal number into Go struct field Model.offsets of type int64"),
         *(({"since": odd}, NO_TIME.format(json.dumps(odd))) for odd in NO_TIMES),
     ],
 )

@@ -21,7 +21,6 @@ from tests.unit.sandbox.conftest import FILE_KEYS, members_of, records_of, wait_
 
 HOUR = timedelta(hours=1)
 START = datetime(2026, 11, 19, 23, tzinfo=UTC)
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def settings_in(state, **options):
@@ -47,10 +46,9 @@ def test_archives_and_their_records_have_the_services_form(world):
     for batch in batches:
         record = batch.record
         assert list(record) == FILE_KEYS
-        assert record["is_part_of"] == {"identifier": "frwiki"}
-        assert record["in_language"] == {"identifier": "fr"}
-        assert record["namespace"] == {"identifier": int(record["identifier"][-2:].strip("_"))}
-        assert record["size"] == {"value": round(batch.size / 1e6, 3), "unit_text": "MB"}
+        own = {"is_part_of": {"identifier": "frwiki"}, "in_language": {"identifier": "fr"}}
+        own |= {"namespace": {"identifier": int(record["identifier"][-2:].strip("_"))}}
+        assert record == record | own | {"size": {"value": round(batch.size / 1e6, 3), "unit_text": "MB"}}
         assert re.fullmatch(r"2026-11-20T00:0\d:\d\d(\.\d{0,8}[1-9])?Z", record["date_modified"])
     batch = batches[0]
     content = batch.path.read_bytes()
@@ -116,7 +114,7 @@ def test_a_file_holds_every_event_of_its_time_but_changes_of_visibility(world):
     # order is kept within a partition only
     for values in ([published(record) for record in records], [record["name"] for record in records]):
         assert values != sorted(values)
-    last, backwards = defaultdict(lambda: EPOCH), 0
+    last, backwards = defaultdict(lambda: START), 0
     for record in records:
         lane = partition("/frwiki/" + record["name"].replace("_", " "))
         backwards += published(record) < last[lane]

@@ -104,11 +104,6 @@ def test_real_records_make_a_world(tmp_path):
     assert record["templates"]
 
 
-@pytest.fixture
-def world(tmp_path):
-    return World(Settings(state=tmp_path))
-
-
 def test_blocks_of_text_count_the_sentences_that_lack_a_citation():
     counts = [(block.needs_citation, block.wikitext.count(b"{{Citation needed")) for block in stock_of("en").blocks]
     assert all(known == there for known, there in counts)
@@ -117,10 +112,10 @@ def test_blocks_of_text_count_the_sentences_that_lack_a_citation():
 
 @beside
 @pytest.mark.parametrize("kind", ["projects", "languages"])
-def test_lists_are_those_that_were_recorded_and_fresh_copies(world, kind):
+def test_lists_are_those_that_were_recorded_and_fresh_copies(kind):
     recorded = json.loads((REAL / "metadata" / f"{kind}.json").read_text())
     for _ in range(2):
-        listed = getattr(world, kind)()
+        listed = getattr(World, kind)()
         assert listed == recorded
         listed[0]["name"] = "changed"
 

@@ -16,11 +16,11 @@ from resources.sandbox.store.snapshot_store import Export, SnapshotStore
 from resources.sandbox.world.census import Standing
 from resources.sandbox.world.schedule import Timetable, usual_articles
 from resources.sandbox.world.text.words import Titles, lexicon_of
+from resources.sandbox.world.world import micros, moment_of
 from tests.unit.sandbox.conftest import FILE_KEYS, lines_of, members_of
 
 HOUR = timedelta(hours=1)
 START = datetime(2026, 11, 20, tzinfo=UTC) + timedelta(minutes=31)
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ARTICLES = "frwiki_namespace_0"
 
 
@@ -32,10 +32,6 @@ def settings_in(state, **options):
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     return ArchivedWorld(settings_in(tmp_path_factory.mktemp("world")))
-
-
-def micros(moment):
-    return (moment - EPOCH) // timedelta(microseconds=1)
 
 
 class TestContent:
@@ -62,7 +58,7 @@ class TestContent:
             assert all(event.type == "update" and event.published < micros(started) for event, _ in entries)
             # the hour of the snapshot's newest row less ten minutes is the first that a mirror must have beside it,
             # and it tells of the end of what lingers
-            newest = EPOCH + timedelta(microseconds=max(entry.event.published for entry in entries))
+            newest = moment_of(max(entry.event.published for entry in entries))
             first = (newest - timedelta(minutes=10)).replace(minute=0, second=0, microsecond=0)
             ends = {e.title: e for e in world.events("frwiki", first, started) if e.type == "delete"}
             standing = {event.title for event in pages}
@@ -126,10 +122,9 @@ class TestForm:
         ended = START + timedelta(minutes=40, microseconds=5)
         snapshot = world.snapshot(ARTICLES, START, ended)
         assert list(snapshot.record) == [*FILE_KEYS, "chunks"]
-        assert snapshot.record["chunks"] == [chunk.record["identifier"] for chunk in snapshot.chunks]
-        assert snapshot.record["is_part_of"] == {"identifier": "frwiki"}
-        assert snapshot.record["in_language"] == {"identifier": "fr"}
-        assert snapshot.record["namespace"] == {"identifier": 0}
+        own = {"is_part_of": {"identifier": "frwiki"}, "in_language": {"identifier": "fr"}}
+        own |= {"namespace": {"identifier": 0}, "chunks": [chunk.record["identifier"] for chunk in snapshot.chunks]}
+        assert snapshot.record == snapshot.record | own
         for file in (snapshot, *snapshot.chunks):
             content = file.path.read_bytes()
             assert hashlib.md5(content).hexdigest() == file.version == file.record["version"]

@@ -12,6 +12,7 @@ import pytest
 
 from resources.sandbox.settings import Settings
 from resources.sandbox.store.archived_world import ArchivedWorld
+from resources.sandbox.world.world import micros, moment_of
 from tests.unit.sandbox.conftest import records_of
 
 HOUR = timedelta(hours=1)
@@ -107,10 +108,8 @@ def test_truth_holds_at_any_moment(tmp_path):
     # moments between any two events, and those right at an event, where `before` decides
     moments = [START + timedelta(microseconds=draw.randrange(3 * 3_600_000_000)) for _ in range(2)]
     at_events = draw.sample([event for event in events if event.kind != "edit"], 3)
-    moments += [datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=event.published) for event in at_events]
-    for moment in moments:
-        micros = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
-        seen = [record for event, record in zip(events, records, strict=True) if event.published < micros]
+    for moment in [*moments, *(moment_of(event.published) for event in at_events)]:
+        seen = [record for event, record in zip(events, records, strict=True) if event.published < micros(moment)]
         for namespace in (0, 10):
             alone = [record for record in seen if record["namespace"]["identifier"] == namespace]
             assert folded(alone) == truth_of(world, "frwiki", namespace, moment, first), moment

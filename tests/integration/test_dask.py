@@ -63,9 +63,7 @@ def on_threads(archives, data, folder):
     """The same archives converted here, in a data folder of their own."""
     shutil.copytree(data / "archive", folder / "archive")
     layout = Layout(folder)
-    here = [
-        Archive(folder / a.path.relative_to(data), a.identifier, a.version, HOUR, a.project_id, 0) for a in archives
-    ]
+    here = [replace(one, path=folder / one.path.relative_to(data)) for one in archives]
     with Converter(workers=2) as converter:
         made = convert_archives("them", here, layout, bodies=["html"], converter=converter, engine=Engine())
     return contents(layout), [one.row_count for one in made]

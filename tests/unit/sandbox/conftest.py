@@ -7,6 +7,7 @@ import tarfile
 import time
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 import requests
@@ -20,6 +21,13 @@ NOW = datetime(2025, 3, 9, 7, 30, tzinfo=UTC)
 BOUND_SECONDS = 300
 #: The members of a record of a file, in their order.
 FILE_KEYS = ["identifier", "version", "date_modified", "is_part_of", "in_language", "namespace", "size"]
+
+
+def refused(title):
+    """The requests or commands of a section of `refusals.txt`, each with the message that refuses it."""
+    _, *sections = Path(__file__).with_name("refusals.txt").read_text().strip().split("\n\n# ")
+    _, *lines = next(one for one in sections if one.startswith(f"{title}\n")).split("\n")
+    return [(request, told.strip()) for request, told in zip(lines[::2], lines[1::2], strict=True)]
 
 
 def wait_until(condition):

@@ -9,6 +9,7 @@ import zlib
 import pytest
 import requests
 
+from resources.sandbox import faults
 from tests.unit.sandbox.conftest import lines_of, members_of
 
 
@@ -120,7 +121,9 @@ class TestBodies:
 class TestDamage:
     def fetched(self, client, **fault):
         client.sandbox.faults.add(path=client.DOWNLOAD, **fault)
-        return client.fetch(client.signed(client.DOWNLOAD)).content
+        answer = client.fetch(client.signed(client.DOWNLOAD))
+        assert answer.headers["ETag"] == f'"{hashlib.md5(answer.content).hexdigest()}"'
+        return answer.content
 
     def test_served_against_the_listed_md5_once_or_listed_with_its_own_until_cleared(self, client):
         damaged = self.fetched(client, kind="line_malformed")
@@ -146,6 +149,7 @@ class TestDamage:
         assert found[:7] + found[8:] == wanted
         with pytest.raises(json.JSONDecodeError):
             json.loads(found[7])
+        assert faults._bad_line('{"é":1'.encode(), "line_malformed", {}) == b'{"\n'
         found = lines_of(self.fetched(client, kind="line_malformed", line=7, replace=True))
         assert (len(found), found[8:]) == (len(wanted), wanted[8:])
         assert found[7] != wanted[7]

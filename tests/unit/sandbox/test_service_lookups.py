@@ -103,7 +103,7 @@ def test_filters_compare_values_with_their_types(client, field, value, wanted):
         (["categories.#.url"], {"categories": {"#": {"url": ["https://a"]}}}),
         (["categories.1", "categories.2", "categories.²"], {"categories": {"1": {"name": "Category:B"}}}),
         (["categories.#", "in_language"], {"categories": {"#": 2}, "in_language": {"identifier": ANY}}),
-        (["version.identifier", "version", "version.scores"],
+        (["version.identifier", "version", "version.identifier"],
          {"version": {"identifier": 1_234_567, "scores": {"revertrisk": {"probability": {"true": 0.25}}}}}),
         (["nothing", "version.nothing.more", "name,identifier"], {"version": {}}),
         (["nothing"], {}),

@@ -13,6 +13,8 @@ import threading
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import requests
@@ -195,6 +197,17 @@ def test_a_sandbox_that_prepares_is_waited_for_and_joined_and_named_if_it_does_n
         assert attached.result(BOUND_SECONDS).pid == os.getpid()
         assert sum(message.startswith("Waiting for ") for message in caplog.messages) == 1
     assert not (state / "sandbox.log").exists()  # no other was started
+
+
+def test_a_sandbox_that_makes_progress_is_waited_for_however_long(state, monkeypatch):
+    moments = iter(range(0, 9_999, 100))
+    records = iter([process.Record(small(state).identity, 7, ready=number, of=9) for number in range(9)])
+    monkeypatch.setattr(process, "time", SimpleNamespace(monotonic=lambda: next(moments), sleep=bool))
+    monkeypatch.setattr(process, "_read", lambda _: next(records))
+    monkeypatch.setattr(process, "_is_taken", lambda _: True)
+    joined = iter([None] * 8 + [Mock()])
+    monkeypatch.setattr(process, "_join", lambda *_: next(joined))
+    assert isinstance(process._running(small(state), state), Mock)
 
 
 def test_serve_in_this_process_until_it_is_told_to_stop(state, capsys):

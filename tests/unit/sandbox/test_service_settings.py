@@ -1,6 +1,7 @@
 """Settings, their identity, and the command line that carries them to another process."""
 
 import gzip
+import os
 import shutil
 import sys
 import threading
@@ -15,6 +16,8 @@ from resources.sandbox import Settings
 from resources.sandbox import __main__ as entry
 from resources.sandbox.__main__ import main
 from resources.sandbox.options import command_line, parse
+from resources.sandbox.process import child_environment
+from tests.unit.sandbox.conftest import refused
 
 NOW = datetime(2025, 3, 9, 7, 30, tzinfo=UTC)
 #: Settings that shape the data, each other than the default.
@@ -71,36 +74,10 @@ def test_the_command_line_carries_all_settings(tmp_path, corpus):
     assert command_line(with_accounts) == command_line(Settings(state=tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["--projects", ""], "--projects: tuple should have at least 1 item after validation, not 0; the value is "),
-        (["--projects", "enwiki,frwki"], "--projects: The sandbox has no project 'frwki'; did you mean frwiki or "),
-        (["--namespaces", "0,1"], "--namespaces: the service does not have namespace 1; use one of 0, 6, 10, 14."),
-        (["--namespaces", "x"], "--namespaces: input should be a valid integer, "),
-        (["--speed", "0"], "--speed: input should be greater than 0; the value is '0'."),
-        (["--idle", "0"], "--idle: input should be greater than 0; the value is '0'."),
-        (["--account", ".."], "--account: '..' is not a valid account; use NAME or NAME:GROUP with a group from "),
-        (["--speed", "361"], "--speed: input should be less than or equal to 360; the value is '361'."),
-        (["--stream-rate", "nan"], "--stream-rate: input should be a finite number; the value is "),
-        (["--port", "99999"], "--port: input should be less than or equal to 65535; the value is '99999'."),
-        (["--prjects", "enwiki"], "There is no option --prjects; did you mean --projects"),
-        (["frwiki"], "'frwiki' is not an option. Run `wme sandbox --help` to list the options."),
-        (["--idle", "nan"], "--idle: input should be a finite number; the value is "),
-        (["--now", "2025-03-09T05:00:00"], "--now: input should have timezone info; the value is '2025-03-09T05:"),
-        (["--now", "9999-12-31T23:00:00Z"], "--now: the year must be between 2021 and 2040, not 9999."),
-        (["--now", "2021-01-01T00:30:00+01:00"], "--now: the year must be between 2021 and 2040, not 2020."),
-        (["--corpus", "/nowhere"], "--corpus: path does not point to a directory; the value is '/nowhere'."),
-        (["--account", "free:group_9"], "--account: there is no group 'group_9'; the groups are group_1, group_2, gro"),
-        (["--temporary", "a/b"], "--temporary: 'a/b' is not a valid account; use NAME or NAME:GROUP with a group fr"),
-        (["--quota", "free:chunks=3"], "--quota: 'free:chunks=3' is not a valid quota; use NAME:KIND=LIMIT with a kin"),
-        (["--admit", "everybody"], "--admit: 'everybody' is not a valid address range; examples are 127.0.0.0/8 "),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("words", "sentence"), refused("commands"))
 def test_a_wrong_call_ends_with_one_sentence(tmp_path, capsys, words, sentence):
     with pytest.raises(SystemExit) as ended:
-        main(["serve", "--state", str(tmp_path / "state"), *words], called="wme sandbox")
+        main(["serve", "--state", str(tmp_path / "state"), *words.split(" ")], called="wme sandbox")
     assert ended.value.code == 2
     told = capsys.readouterr().err
     assert told.startswith(sentence)
@@ -177,3 +154,9 @@ def test_options_of_accounts_are_read(tmp_path):
     assert options.temporary == (("new", "group_1"),)
     assert options.quota == (("free", "snapshot", 2), ("ada@example.org", "chunk", 0))
     assert options.admit == (("::1/128", "group_1"), ("127.0.0.0/8", "group_3"))
+
+
+def test_what_a_process_imports_from_is_kept_for_its_sandbox(monkeypatch):
+    root = Path(__file__).resolve().parents[3]
+    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
+    assert child_environment() == {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}/elsewhere"}

@@ -4,6 +4,7 @@ import hashlib
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from types import SimpleNamespace
 
 import pytest
@@ -14,10 +15,11 @@ from resources.sandbox.__main__ import snapshot_hour
 from resources.sandbox.clock import Clock
 from resources.sandbox.preparation import Task
 from resources.sandbox.store.archived_world import STRUCTURED, ArchivedWorld
-from resources.sandbox.store.exports import Exports, Turn, newest_hour
+from resources.sandbox.store.exports import Exports, newest_hour
 from resources.sandbox.world.world import World
 from tests.unit.sandbox.conftest import FILE_KEYS, NOW, logged_in, members_of, small_sandbox, wait_until
 
+DAY = timedelta(days=1)
 LIST = "/v2/snapshots"
 ONE = f"{LIST}/enwiki_namespace_0"
 DOWNLOAD = f"{ONE}/download"
@@ -93,13 +95,22 @@ class TestLists:
             assert answer.status_code == 404
             assert answer.json()["message"].startswith("NoSuchKey")
 
-    def test_filters_and_what_they_exclude_is_not_made(self, client):
-        client.sandbox.clock.advance(timedelta(days=1))
+    def test_filters_and_what_they_exclude_is_not_made(self, client, monkeypatch):
+        client.sandbox.clock.advance(DAY)
         client.login()
-        root = client.sandbox.settings.state / "snapshots"
+        root, made = client.sandbox.settings.state / "snapshots", []
         before = {path.name for path in root.glob("*/*/frwiki*/*")}
-        client.call(LIST, "POST", json={"filters": [{"field": "is_part_of.identifier", "value": "enwiki"}]})
+        for area in client.sandbox.areas.values():
+            monkeypatch.setattr(area.exports, "maker", made.append)
+        english = [{"field": "is_part_of.identifier", "value": "enwiki"}]
+        for group, path in product(("group_3", "group_1"), (LIST, f"{LIST}/structured-contents")):
+            client.sandbox.accounts.set_groups("sandbox", [group])
+            client.call(path, "POST", json={"filters": english})
         assert {path.name for path in root.glob("*/*/frwiki*/*")} == before
+        lists = ["enwiki_namespace_0", "enwiki_namespace_10"], ["enwiki_namespace_0", "frwiki_namespace_0"]
+        turn = client.sandbox.exports.turn
+        assert made == [[(name, turn(name, free=free)) for name in names] for free in (False, True) for names in lists]
+        client.sandbox.accounts.set_groups("sandbox", ["group_3"])
         for name, field, value in (
             ("frwiki", "is_part_of.identifier", "frwiki"), ("enwiki", "identifier", "enwiki_namespace_0"),
             ("frwiki", "in_language.identifier", "fr"), (None, "namespace.identifier", 10), (None, "version", "no"),
@@ -196,7 +207,7 @@ class TestSchedule:
     def test_a_version_stands_until_the_next_export_has_ended(self, client):
         before = self.at(client, NOW)
         assert before["date_modified"].startswith("2025-03-09T0")
-        started, ended = client.sandbox.world.snapshot_times("enwiki_namespace_0", NOW + timedelta(days=1))
+        started, ended = client.sandbox.world.snapshot_times("enwiki_namespace_0", NOW + DAY)
         assert started.date() == ended.date() == (NOW + timedelta(days=1)).date()
         assert timedelta(minutes=5) <= ended - started <= timedelta(minutes=95)
         assert self.at(client, ended - timedelta(microseconds=1)) == before
@@ -221,7 +232,7 @@ class TestSchedule:
             assert "_group_1.tar.gz" in answer.url
         assert client.call(LIST).json()[0] == free
         assert client.call(f"{CHUNKS}/0").json() in client.call(CHUNKS).json()
-        client.sandbox.accounts.set_groups("sandbox", ["group_2"])
+        client.sandbox.accounts.set_groups("sandbox", ["group_1", "group_2"])
         assert client.call(ONE).json() == paid
         client.sandbox.accounts.set_groups("sandbox", ["group_1"])
         _, ended = client.sandbox.world.snapshot_times("enwiki_namespace_0", datetime(2025, 4, 1, tzinfo=UTC))
@@ -258,8 +269,9 @@ class TestOutOfTurn:
         before = client.call(ONE).json()
         assert before["date_modified"].startswith("2025-03-01T")
         client.sandbox.exports.export("enwiki_namespace_0", free=True)
-        assert client.call(ONE).json()["version"] != before["version"]
+        copied = client.call(ONE).json()["version"]
         client.sandbox.accounts.set_groups("sandbox", ["group_3"])
+        assert client.call(ONE).json()["version"] == copied not in {before["version"], extra["version"]}
         client.sandbox.clock.advance(timedelta(days=1))
         client.login()
         assert client.call(ONE).json()["date_modified"] > extra["date_modified"]
@@ -269,17 +281,20 @@ class TestOutOfTurn:
         versions = {record["identifier"]: record["version"] for record in client.call(CHUNKS).json()}
         first, second, third = list(versions)[:3]
         early = client.signed(f"{CHUNKS}/{third}/download")
-        wanted = {"identifier": "enwiki_namespace_0", "after_downloads": 2}
-        for _ in range(2):
-            assert client.call("/sandbox/snapshots", "POST", json=wanted).status_code == 200
+        wanted = {"identifier": "enwiki_namespace_0", "after_downloads": 3}
+        for free in (False, True):
+            assert client.call("/sandbox/snapshots", "POST", json=wanted | {"free": free}).status_code == 200
         part = client.fetch(early, Range="bytes=0-99")
         assert [client.fetch(early, Range=span).status_code for span in ("bytes=9-99", "bytes=99999999-")] == [206, 416]
+        # the rest of a file completes it
+        assert client.fetch(client.signed(f"{CHUNKS}/{first}/download"), Range="bytes=100-").status_code == 206
         for name in (first, second):
             assert client.call(ONE).json()["chunks"] == list(versions)
             content = client.call(f"{CHUNKS}/{name}/download", allow_redirects=True).content
             assert md5(content) == versions[name]
         assert client.call(f"{CHUNKS}/{third}").json()["version"] != versions[third]
         assert not any(client.sandbox.exports._armed.values()), "both exports have begun"
+        assert client.sandbox.exports.turn("enwiki_namespace_0", free=True).started == NOW
         # the signed URL of before opens what lies there now
         now = client.fetch(early, Range="bytes=100-", If_Range=part.headers["ETag"])
         assert now.status_code == 200
@@ -372,11 +387,3 @@ def test_archives_are_prepared_in_order_and_only_once_and_not_on_a_full_disk(tmp
     disk.free, full = 0, preparation.Preparation(world._settings, world, exports, Clock(NOW + timedelta(hours=9)))
     full.begin(lambda: next(turns), lambda *_: None)
     full.close()
-
-
-def test_an_export_that_ends_after_midnight_is_the_next_one_until_then(tmp_path):
-    world = World(Settings(state=tmp_path, snapshot_hour=23))
-    started, ended = world.snapshot_times("enwiki_namespace_0", NOW)
-    exports = Exports(world, Clock(ended - timedelta(seconds=1)))
-    assert exports.upcoming("enwiki_namespace_0") == Turn(started, ended)
-    assert exports.turn("enwiki_namespace_0", free=False).started < started

@@ -7,16 +7,19 @@ import sys
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise, product
+from unittest.mock import Mock
 
 import pytest
 
+from resources.sandbox.clock import Clock
 from resources.sandbox.settings import Settings
 from resources.sandbox.store.archived_world import ArchivedWorld
+from resources.sandbox.store.exports import Exports, Turn
 from resources.sandbox.store.snapshot_store import Export, SnapshotStore
 from resources.sandbox.world.census import Standing
 from resources.sandbox.world.schedule import Timetable, usual_articles
 from resources.sandbox.world.text.words import Titles, lexicon_of
-from resources.sandbox.world.world import micros, moment_of
+from resources.sandbox.world.world import World, micros, moment_of
 from tests.unit.sandbox.conftest import FILE_KEYS, lines_of, members_of
 
 HOUR = timedelta(hours=1)
@@ -135,10 +138,17 @@ class TestForm:
 
     def test_few_lines_and_long_ones(self, tmp_path):
         store = SnapshotStore(tmp_path, "1", 50, single_member=False)
-        for number, lines in enumerate(([b"a"], [b"a" * 400, b"b", b"c" * 10], [b"a" * 49] * 7)):
+        many = ([b"a"], [b"a" * 400, b"b", b"c" * 10], [b"a" * 49] * 7, [b"a" * 25, b"a" * 24])
+        for number, lines in enumerate(many):
             holding = store.holding(Export("x_namespace_0", number), lambda lines=lines: lines)
             assert b"".join(text for _, text in members_of(holding.whole.path)) == b"".join(s + b"\n" for s in lines)
             assert len(holding.chunks) == len(members_of(holding.whole.path))
+            assert all(len(text) <= 50 or text.count(b"\n") == 1 for _, text in members_of(holding.whole.path))
+        export = Export("x_namespace_0", 0)
+        under_way = store._target(export).with_name("another.1-2.part")
+        under_way.mkdir()
+        store.keep_only("x_namespace_0", [export])
+        assert {one.name for one in under_way.parent.iterdir()} == {"0-0", under_way.name}
         assert store.holding(Export("x_namespace_0", 9), lambda: ()) is None
         assert store.holding(Export("x_namespace_0", 9), lambda: [b"not asked again"]) is None
 
@@ -146,8 +156,10 @@ class TestForm:
 MEASURE = """
 import pathlib, sys
 from datetime import datetime
+from resources.sandbox.clock import Clock
 from resources.sandbox.settings import Settings
 from resources.sandbox.store.archived_world import ArchivedWorld
+from resources.sandbox.store.exports import Exports, Turn
 articles, rate, body, chunk = map(int, sys.argv[3:])
 world = ArchivedWorld(Settings(state=pathlib.Path(sys.argv[1]), projects=("enwiki",), namespaces=(0,),
                        articles=articles, changes_per_hour=rate, body_bytes=body, chunk_bytes=chunk))
@@ -208,3 +220,31 @@ class TestPopulation:
         assert ArchivedWorld(Settings(state=tmp_path, changes_per_hour=220))._wiki("enwiki").timetable.casts == casts
         pages = sum(1 for _ in ArchivedWorld(Settings(state=tmp_path)).pages_at("enwiki", 0, START))
         assert 4_000 < pages < 6_000
+
+
+def test_an_export_that_ends_after_midnight_is_the_next_one_until_then(tmp_path):
+    world = World(Settings(state=tmp_path, snapshot_hour=23))
+    started, ended = world.snapshot_times("enwiki_namespace_0", START)
+    exports = Exports(world, Clock(ended - timedelta(seconds=1)))
+    assert exports.upcoming("enwiki_namespace_0") == Turn(started, ended)
+    assert exports.turn("enwiki_namespace_0", free=False).started < started
+    exports._clock.set(ended)
+    following = world.snapshot_times("enwiki_namespace_0", started + timedelta(days=1))
+    assert exports.upcoming("enwiki_namespace_0") == Turn(*following)
+
+
+def test_archives_of_two_served_exports_and_of_those_for_either_account_and_to_come_are_kept(tmp_path):
+    """Those of one list are made together, and a repeated request removes nothing."""
+    world, name, clock = World(Settings(state=tmp_path)), "enwiki_namespace_0", Clock(START)
+    contents, made = Mock(wraps=world, snapshot=Mock(), keep_snapshots=Mock()), []
+    exports = Exports(contents, clock)
+    exports.maker = made.append
+    exports.beforehand([name, "frwiki_namespace_0"], free=True)
+    assert made == [[(one, exports.turn(one, free=True)) for one in (name, "frwiki_namespace_0")]]
+    for _ in range(3):
+        exports.export(name)
+        for _ in range(2):
+            exports.snapshot(name, free=False)
+    calls = [{*kept} for (_, kept), _ in contents.keep_snapshots.call_args_list]
+    others = {(exports.turn(name, free=True).started, 0), (exports.upcoming(name).started, 0)}
+    assert calls == [others | {(START, serial) for serial in one} for one in ({1}, {1, 2}, {2, 3})]

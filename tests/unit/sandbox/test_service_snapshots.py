@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import requests
@@ -14,7 +15,7 @@ from resources.sandbox import Settings, preparation
 from resources.sandbox.__main__ import snapshot_hour
 from resources.sandbox.clock import Clock
 from resources.sandbox.preparation import Task
-from resources.sandbox.store.archived_world import STRUCTURED, ArchivedWorld
+from resources.sandbox.store.archived_world import STRUCTURED, WIKIDATA, ArchivedWorld
 from resources.sandbox.store.exports import Exports, newest_hour
 from resources.sandbox.world.world import World
 from tests.unit.sandbox.conftest import FILE_KEYS, NOW, logged_in, members_of, small_sandbox, wait_until
@@ -346,6 +347,13 @@ def test_the_newest_hours_follow_the_snapshots_of_a_sandbox_that_was_just_made(t
             turn = exports.turn(identifier, free=False)
             assert newest - timedelta(hours=2) + timedelta(minutes=15) <= turn.started < turn.ended <= now
         assert snapshot_hour(state, now + timedelta(hours=5)) == chosen
+
+
+def test_a_worker_makes_the_export_that_its_task_names():
+    world = Mock()
+    for serial, (area, contents) in enumerate((("", world), (WIKIDATA, world), (STRUCTURED, world.structured))):
+        Task("name", NOW, serial, area).make(world)
+        contents.snapshot.assert_called_with("name", NOW, serial=serial)
 
 
 def test_archives_are_prepared_in_order_and_only_once_and_not_on_a_full_disk(tmp_path, monkeypatch):

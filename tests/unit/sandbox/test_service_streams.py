@@ -8,6 +8,7 @@ from collections import defaultdict
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
+from unittest.mock import Mock
 from urllib.parse import urlsplit
 
 import pytest
@@ -315,6 +316,13 @@ class TestPaceAndEnds:
             client.sandbox.close()
             # without an error: whole lines, then the end
             assert all(json.loads(line) for line in lines)
+
+
+def test_what_is_not_due_is_waited_for_as_long_as_the_clock_needs():
+    waiting = Mock(_clock=Clock(speed=100))
+    reader = Mock(due=lambda _: iter(()), next_at=lambda: micros(waiting._clock.now()) + 1_000_000)
+    assert Streaming._due(waiting, reader) is None
+    assert Streaming._pause(waiting, reader) <= 0.01
 
 
 def test_a_clock_may_run_faster_and_does_not_go_back_at_the_next_start(tmp_path, signing_key):

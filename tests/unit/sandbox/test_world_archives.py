@@ -9,11 +9,12 @@ from collections import Counter, defaultdict
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from multiprocessing import get_context
+from pathlib import Path
 
 import pytest
 
 from resources.sandbox.settings import Settings
-from resources.sandbox.store import archives
+from resources.sandbox.store import archived_world, archives
 from resources.sandbox.store.archived_world import ArchivedWorld
 from resources.sandbox.store.archives import BatchStore, Message, in_reading_order, partition, with_repetitions
 from resources.sandbox.world.wire import Chance
@@ -222,6 +223,12 @@ def test_hours_are_made_once_removed_past_retention_and_made_again_on_demand(tmp
     assert not place.exists()
     assert world.batches(START)[0] == old
     assert place.read_bytes() == content
+
+
+def test_other_code_or_tables_make_other_archives():
+    package, makers = Path(archived_world.__file__).parents[1], ("world", "store", "data")
+    digested = {path for pattern in archived_world._MADE_BY for path in package.glob(pattern)}
+    assert {path for one in makers for path in (package / one).rglob("*.*") if path.suffix != ".pyc"} == digested
 
 
 def test_a_quiet_namespace_is_not_listed(tmp_path):

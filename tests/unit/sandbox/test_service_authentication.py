@@ -185,6 +185,7 @@ class TestForgottenPassword:
             assert status == 401
             assert message.startswith("InvalidPasswordException: Password did not conform with policy: ")
             assert reason in message
+        client.sandbox.clock.advance(timedelta(hours=1))
         assert self.confirm(client, code).status_code == 204
         code = self.ask(client)
         client.sandbox.clock.advance(timedelta(hours=1, seconds=1))
@@ -234,6 +235,7 @@ def test_an_invitation_and_its_challenge(client):
         answer = client.auth("new-password-required", body | change)
         assert refusal(answer) == (401, "Unauthorized.")
         assert "Exception: " in answer.headers["X-Sandbox-Reason"]
+    client.sandbox.clock.advance(timedelta(minutes=3))
     answer = client.auth("new-password-required", body)
     assert answer.status_code == 200
     assert list(answer.json()) == ["id_token", "access_token", "refresh_token", "expires_in", "session"]

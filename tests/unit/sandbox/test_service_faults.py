@@ -75,10 +75,6 @@ class TestAnswers:
 
 
 class TestBodies:
-    @pytest.fixture(autouse=True)
-    def short_pieces(self, monkeypatch):
-        monkeypatch.setattr(objects, "_CHUNK_BYTES", 1_000)
-
     def test_cut(self, client):
         faults = client.sandbox.faults
         faults.add(path="/v2/batches/*", kind="cut", after=10)
@@ -104,13 +100,14 @@ class TestBodies:
         assert answer.content == client.archive.path.read_bytes()[:-5]
         assert answer.headers["Content-Length"] == str(client.archive.size - 5)
 
-    def test_flipped_bytes(self, client):
+    def test_flipped_bytes(self, client, monkeypatch):
+        monkeypatch.setattr(objects, "_CHUNK_BYTES", 1_000)
         original = client.archive.path.read_bytes()
-        client.sandbox.faults.add(path="*", kind="flip", at=10, bytes=2)
+        client.sandbox.faults.add(path="*", kind="flip", at=1_010, bytes=2)
         client.sandbox.faults.add(path="*", kind="flip")
         location = client.signed(client.DOWNLOAD)
         flipped = client.fetch(location).content
-        assert [i for i in range(len(original)) if flipped[i] != original[i]] == [10, 11]
+        assert [i for i in range(len(original)) if flipped[i] != original[i]] == [1_010, 1_011]
         half = client.fetch(location, Range=f"bytes={len(original) // 2 - 3}-").content
         rest = original[len(original) // 2 - 3 :]
         assert [i for i in range(len(rest)) if half[i] != rest[i]] == [3]

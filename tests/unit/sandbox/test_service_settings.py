@@ -43,6 +43,8 @@ def test_the_identity_is_what_shapes_the_data(tmp_path, corpus):
     assert {settings.identity for settings in same} == {base.identity}
     assert len({settings.identity for settings in [base, *others]}) == 1 + len(others)
     assert base.identity == "sandbox-1-c2c6b34d040f"  # data folders hold it
+    usual = {"stream_rate": 50, "speed": 1, "snapshot_hour": 0, "idle": None, "owner": None, "prepare": 0, "now": None}
+    assert base.model_dump(include=set(usual)) == usual
     with pytest.raises(ValueError, match="sead"):
         Settings(state=tmp_path, sead=3)
     # a corpus is known by its content

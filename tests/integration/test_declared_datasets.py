@@ -18,17 +18,8 @@ from pipelines.process import processes
 from pipelines.report import dictionary
 from resources.datasets import Dataset, Family, last_complete_hour
 from resources.settings import read
-from resources.tables.declaration import (
-    BATCH_HOUR,
-    INT,
-    NAMESPACE_ID,
-    PROJECT_ID,
-    SNAPSHOT_VERSION,
-    TEXT,
-    TIMESTAMP,
-    Column,
-    Table,
-)
+from resources.tables import TIMESTAMP, Column, Table
+from resources.tables.declaration import BATCH_HOUR, INT, NAMESPACE_ID, PROJECT_ID, SNAPSHOT_VERSION, TEXT
 from resources.warehouse import warehouse
 from tests import builds
 from tests.declared import also

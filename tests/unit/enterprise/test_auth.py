@@ -12,7 +12,7 @@ import requests
 from filelock import FileLock
 from requests.adapters import HTTPAdapter
 
-from resources.enterprise import Service, errors
+from resources.enterprise import Service, StreamOptions, errors
 from resources.enterprise.account import token_store
 from resources.enterprise.account.operations import weakness
 from resources.enterprise.endpoints import AUTH_URL, BASE_URL, REALTIME_URL
@@ -126,17 +126,18 @@ def test_while_the_old_token_is_valid_a_refresh_that_fails_harms_nobody(client, 
     clock.advance(hours=23, minutes=55)
     fake.script("/v1/token-refresh", *[html_reply(503)] * 4, error_reply(401, "Unauthorized."))
     fake.script("/v1/login", *[error_reply(429, "Too Many Requests")] * 4)
-    client.lists.reference("codes")
-    asked = refreshes(fake)
-    client.lists.reference("codes")
-    assert refreshes(fake) == asked  # not again within a minute
-    clock.advance(minutes=2)
-    client.lists.reference("codes")
-    assert refreshes(fake) > asked
+    asked = 0
+    for _ in range(2):
+        client.lists.reference("codes")
+        assert refreshes(fake) > asked
+        asked = refreshes(fake)
+        client.lists.reference("codes")
+        assert refreshes(fake) == asked  # not again within a minute
+        clock.advance(minutes=2)
     told = "The token could not be refreshed. The old token is still valid and remains in use: Could not"
     for message, doing in zip(caplog.messages, ("refresh the token of", "log in as"), strict=True):
         assert message.startswith(f"{told} {doing} mirror: the ")
-    clock.advance(minutes=10)
+    clock.advance(minutes=8)
     fake.script("/v1/token-refresh", *[html_reply(503)] * 4)
     with pytest.raises(errors.ServiceUnavailable):
         client.lists.reference("codes")
@@ -196,9 +197,9 @@ def test_an_anonymous_client_sends_no_token_and_says_so_when_refused(make_client
     assert fake.api.seen("/v1/*") == []
 
 
-def test_a_new_password_is_set_where_a_login_asks_for_one(client, fake, clock):
+def test_a_new_password_is_set_where_a_login_asks_for_one(client, make_client, fake, clock):
     with pytest.raises(errors.InvalidRequest, match="change-password"):
-        client.account.new_password("Another-Pass-2!")
+        make_client(password=None).account.new_password("Another-Pass-2!", PASSWORD)
     assert fake.password == PASSWORD
     assert client.account.status().logged_in
     fake.revoke()
@@ -227,14 +228,16 @@ def test_a_new_password_is_set_where_a_login_asks_for_one(client, fake, clock):
     assert len(client.lists.reference("codes")) == 1
 
 
-def test_a_password_is_changed_with_token_in_body_and_header(make_client, fake):
+def test_a_password_is_changed_with_token_in_body_and_header(make_client, fake, tmp_path):
+    with pytest.raises(errors.AuthenticationError, match="change the password"):  # the one for the login is known
+        make_client(state=tmp_path).account.change_password("Wrong-Password-7", "Another-Pass-2!")
     client = make_client(password=None)
     with pytest.raises(errors.AuthenticationError, match="log in as mirror"):
         client.account.change_password("Wrong-Password-7", "Another-Pass-2!")
     with pytest.raises(errors.AuthenticationError, match="No password is configured"):  # not even the wrong one
         client.account.login()
     client.account.change_password(PASSWORD, "Another-Pass-2!")
-    request = fake.api.seen("/v1/change-password")[0]
+    request = fake.api.seen("/v1/change-password")[-1]
     assert request.headers["authorization"] == f"Bearer {request.json['access_token']}"
     assert fake.password == "Another-Pass-2!"
     for proposed, advice in (("Third-Pass-3!", "Check the previous"), ("weak", "The new password does not contain 8 ")):
@@ -392,6 +395,10 @@ def test_the_operator_is_named_and_clients_close_and_open_again(make_client, fak
     assert close.call_count == 1
     assert len(client.lists.reference("codes")) == 1
     assert {call.kwargs["timeout"] for call in send.call_args_list} == {(55, 60)}
+    fake.script("/v2/articles", Reply(200, b'{"event":{}}\n', chunked=True))
+    with client.stream(options=StreamOptions(connections=1)) as stream:
+        assert stream.take(60)
+    assert send.call_args_list[3].kwargs["timeout"] == (55, None)  # nothing may come for long
     for request in fake.api.requests:
         assert request.headers["user-agent"].startswith("enterprise-content-mirror/")
         assert "(Zo? X: y <ops@example.org>)" in request.headers["user-agent"]

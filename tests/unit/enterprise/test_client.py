@@ -76,6 +76,7 @@ MANY_HEADERS = b"".join(b"X-%d: x\r\n" % number for number in range(200))
         (html_reply(503), errors.ServiceUnavailable, "load balancer"),
         (html_reply(200), errors.ServiceUnavailable, "HTML page"),
         (html_reply(404), errors.UnexpectedAnswer, "addresses"), (html_reply(403), errors.UnexpectedAnswer, "proxy"),
+        (Reply(200, b" <p>"), errors.ServiceUnavailable, "HTML page"),
         (Reply(200), errors.ServiceUnavailable, "empty body"),
         (Reply(200, b" \n"), errors.ServiceUnavailable, "empty body"),
         (Reply(200, b"[{"), errors.UnexpectedAnswer, "documented form"),
@@ -158,17 +159,21 @@ def test_a_proxy_of_the_environment_is_used(make_client, fake, monkeypatch):
         client.lists.reference("codes")
 
 
-def test_a_token_that_is_refused_by_a_bare_text_is_renewed(client, fake):
+def test_a_token_that_is_refused_by_a_bare_text_is_renewed(client, fake, caplog):
     client.account.login()
-    fake.script("/v2/codes", Reply(401, b"Jwt is expired", {"Content-Type": "text/plain"}))
+    caplog.set_level("INFO")
+    fake.script("/v2/codes", Reply(401, b"Jwt is expired", {"Content-Type": "text/plain"}), error_reply(503, "busy"))
     assert len(client.lists.reference("codes")) == 1
+    assert caplog.messages[1:] == [
+        "Could not list the codes: the service responded with status 503 (busy). Retrying up to 3 times."
+    ]
     fake.script("/v2/codes", *[Reply(401, b"Jwt is expired", {"Content-Type": "text/plain"})] * 2)
     with pytest.raises(errors.AuthenticationError, match=r"401 \(Jwt is expired\)"):
         client.lists.reference("codes")
     fake.script("/v2/codes", *[html_reply(401)] * 2)
     with pytest.raises(errors.AuthenticationError, match=r"status 401\."):
         client.lists.reference("codes")
-    assert len(fake.api.seen("/v2/codes")) == 6
+    assert len(fake.api.seen("/v2/codes")) == 7
 
 
 @pytest.mark.parametrize("user", [{}, {"batch_requests_count": 14, "batch_limit": 15}, None], ids=str)

@@ -12,6 +12,7 @@ import pytest
 
 from resources import files
 from resources.enterprise import Limits, Sidecar, errors, models
+from resources.enterprise.download.downloader import Transfer
 from resources.enterprise.download.object_reader import WORTH
 from resources.enterprise.download.partial import Part
 from resources.enterprise.http.transport import Answer
@@ -310,6 +311,16 @@ def test_threads_that_want_the_same_file_fetch_it_once_and_wait_so_long(make_cli
         fetched = [*pool.map(lambda _: client.hours.download(hour, batch, target).fetched, range(4))]
     assert sorted(fetched) == [False, False, False, True]
     assert resolves(fake) == 1
+    only_landed(target)
+
+
+def test_what_another_process_completed_meanwhile_leaves_no_part(client, batch, target, hour, content, monkeypatch):
+    client.hours.download(hour, batch, target)
+    Part.path_of(target).write_bytes(content[:9])
+    looks = iter([None])
+    present = Transfer._present
+    monkeypatch.setattr(Transfer, "_present", lambda transfer: next(looks, transfer) and present(transfer))
+    assert not client.hours.download(hour, batch, target).fetched
     only_landed(target)
 
 

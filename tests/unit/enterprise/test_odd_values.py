@@ -85,6 +85,7 @@ NEWER = {"date_modified": "2026-11-01T07:00:00Z"}
         ([{}, {}], ["own"], set()),  # the service repeats whole lists of structured contents
         ([{}, SHA | NEWER], ["0" * 32], set()),
         ([SHA | NEWER, {}], ["0" * 32], set()),
+        ([{"date_modified": None}, SHA | NEWER, {"version": "1" * 32}], ["0" * 32], set()),
         ([{}, {"is_part_of": {"identifier": "frwiki"}}], ["own"], {"enwiki", "frwiki"}),
         ([{"is_part_of": {"identifier": "frwiki"}}], [], {"enwiki", "frwiki"}),
         ([{"namespace": {"identifier": 14}}], [], {"enwiki"}),
@@ -290,7 +291,7 @@ def test_a_wrong_clock_is_said_once_and_one_a_little_off_is_not(make_client, fak
     for _ in range(2):
         client = make_client()
         client.lists.reference("codes")
-        client.lists.reference("codes")
+        assert client.lists.reference("codes").fetched_at == clock()
     told = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     advice = "Hours and token lifetimes depend on the clock: correct it (time synchronization)."
     assert told == [f"This machine's clock is {words} the service's. {advice}"]
@@ -313,6 +314,9 @@ def test_hours_and_their_retention_are_counted_by_the_services_clock(client, fak
     clock.advance(minutes=40)
     skewed(minutes=40)
     with pytest.raises(errors.NotPublishedYet, match="40 minutes ahead"):
+        client.hours.listing(hour + dt.timedelta(hours=1))
+    skewed(minutes=0)  # put right
+    with pytest.raises(errors.NotPublishedYet, match=r"^The service has not published"):
         client.hours.listing(hour + dt.timedelta(hours=1))
 
 

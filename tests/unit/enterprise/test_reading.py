@@ -7,6 +7,7 @@ import json
 import random
 import tracemalloc
 import zlib
+from codecs import BOM_UTF8
 from pathlib import Path
 
 import pytest
@@ -103,12 +104,12 @@ def test_an_archive_without_its_last_bytes_or_with_others_is_no_good_archive():
 
 
 def test_lines_that_are_no_records_are_named_after_the_others():
-    bad = [b'{"n":', b"[]", b'{"n":NaN}', b'"secret-value"', b"\xff", b"[" * 100_000, b"1" * 5000]
+    bad = [b'{"n":', b"[]", b'{"n":NaN}', b'"secret-value"', b"\xff", b"[" * 100_000, b"1" * 5000, BOM_UTF8 + b"{}"]
     found, problem = read(pack(("a.ndjson", [*lines(1), b" ", *bad, *lines(1, 1)])))
     assert [one["n"] for one in found] == [0, 1]
     assert problem == (
-        "The archive: 7 lines could not be read as records (line 3 of a.ndjson: not JSON; line 4 of a.ndjson: "
-        "the line is JSON, but not an object; line 5 of a.ndjson: not JSON; and 4 more). 2 records could be read and "
+        "The archive: 8 lines could not be read as records (line 3 of a.ndjson: not JSON; line 4 of a.ndjson: "
+        "the line is JSON, but not an object; line 5 of a.ndjson: not JSON; and 5 more). 2 records could be read and "
         "were returned before this error. Report these lines to the vendor."
     )
 

@@ -89,8 +89,8 @@ def test_addresses_belong_to_networks(address, network):
 
 @pytest.mark.parametrize("name", ["auth_url", "base_url", "realtime_url"])
 def test_passwords_and_tokens_go_over_open_connections_to_this_machine_only(fake, name):
-    url = "http://api.example.org"
-    with pytest.raises(errors.InvalidRequest, match=f"WME_{name.upper()}, or set WME_ALLOW_HTTP=1"):
-        fake.service(**{name: url})
+    for url in ("http://localhost.example.org", "http://no-localhost"):
+        with pytest.raises(errors.InvalidRequest, match=f"WME_{name.upper()}, or set WME_ALLOW_HTTP=1"):
+            fake.service(**{name: url})
     assert getattr(fake.service(**{name: f" {url}/ ", "allow_http": True}), name) == url
     assert fake.service(**{name: "https://api.example.org"})

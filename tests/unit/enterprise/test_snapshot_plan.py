@@ -16,6 +16,7 @@ from resources.datasets.paths import name_of
 from resources.enterprise import FetchOptions, Sidecar, check_together, errors, models, plan_snapshot, superseded
 from resources.enterprise.snapshot.plan import PlannedFile
 from resources.enterprise.snapshot.planner import planned_file
+from tests.unit.enterprise.loopback import error_reply
 
 NAME = "enwiki_namespace_0"
 FOLDER = Path("/archive/snapshots")
@@ -109,11 +110,11 @@ def test_the_form_follows_from_quota_and_machine(count, size, snapshots, chunks,
 
 
 def test_a_dry_run_tells_units_and_bytes_that_are_missing(offer):
-    plan = offer.plan(snapshots=30, chunks=1480, landed=offer.chunks[:5])
+    plan = offer.plan(snapshots=30, chunks=1480, landed=offer.chunks[:5], left={f"{NAME}_chunk_3": 10**6})
     assert (plan.unit_count, plan.units_left, len(plan.missing)) == (15, 1480, 15)
-    assert (plan.missing_bytes, plan.size_bytes) == (15 * 10**8, 20 * 10**8)
+    assert (plan.missing_bytes, plan.size_bytes) == (15 * 10**8 - 10**6, 20 * 10**8)
     assert plan.sentence == (
-        f"{NAME} in 20 chunks, because 500.0 MB already exist in chunks. The download costs 15 chunk units (1,480 "
+        f"{NAME} in 20 chunks, because 501.0 MB already exist in chunks. The download costs 15 chunk units (1,480 "
         "left) and fetches 1.5 GB (5 of 20 files already exist)."
     )
     # an unfinished file is gone on with for another unit
@@ -175,7 +176,7 @@ def test_plans_that_fit_alone_may_not_fit_together_or_cost_more_than_was_allowed
     with pytest.raises(
         errors.QuotaExceeded, match=r"3 snapshots .* 60 chunk units together, .* 59 left\. .* choose few"
     ):
-        check_together([*plans(2, chunks=60), *plans(1, chunks=59)])
+        check_together([*plans(2, chunks=60), *plans(1, chunks=59), offer.plan(form="whole")])
     check_together(plans(free=6 * 10**9 + 1, keep_free_bytes=1))
     with pytest.raises(errors.DiskFull, match=r"Downloading 3 snapshots requires about 6.0 GB .* choose fewer"):
         check_together([*plans(2), *plans(1, free=6 * 10**9 - 1), *plans(1, landed=offer.chunks)])
@@ -217,6 +218,15 @@ def test_a_folder_is_looked_at_without_reading_archives(tmp_path):
     (tmp_path / names[0]).write_bytes(b"x" * 9)  # cut
     assert found() == [(0, False), (42, False), (0, False)]
     assert replace(planned_file(tmp_path, chunks[1]), size_bytes=41).missing_bytes == 0
+
+
+def test_what_ends_all_downloads_is_raised_and_nothing_is_begun_after_it(client, fake, tmp_path):
+    fake.add_snapshot(NAME, b"a", b"b", b"c")
+    for number, status in enumerate((422, 403)):
+        fake.script(f"*_chunk_{number}/download", error_reply(status, "no"))
+    with pytest.raises(errors.Forbidden):
+        client.snapshots.download(client.snapshots.plan(NAME, tmp_path, FetchOptions(chunks=True)), workers=1)
+    assert fake.api.seen("*_chunk_2/download") == []
 
 
 def test_a_folder_that_is_not_there_yet_has_the_room_of_its_disk(client, fake, tmp_path, monkeypatch):

@@ -100,12 +100,15 @@ ONE = StreamOptions(connections=1)
 
 
 class TestRefusalsAndEnds:
-    def test_a_token_that_is_refused_is_renewed_and_an_account_is_not(self, fake, client, make_client):
+    def test_a_token_that_is_refused_is_renewed_and_an_account_is_not(self, fake, make_client):
+        auth, stream = (fake.url.replace("127.0.0.1", name) for name in ("localhost", "127.1"))  # each host is another
+        client = make_client(auth_url=auth, realtime_url=stream, allow_http=True)
         with make_client(password="wrong").stream(options=ONE) as stream, pytest.raises(AuthenticationError):
             first(stream, 1)
         fake.script(STREAM, error_reply(401, "expired"), Reply(body=lines(event(0, 1)), chunked=True))
         with client.stream(options=ONE) as stream:
             assert first(stream, 1) == [event(0, 1)]
+        assert len({request.headers["authorization"] for request in fake.api.seen(STREAM)}) == 2
 
     def test_what_may_pass_is_tried_again_behind_what_was_committed(self, fake, client, caplog):
         cut, silent = lines(event(3, 7), event(3, 8)), threading.Event()
@@ -316,9 +319,11 @@ class TestAnswersAndRefusals:
             *(b"{", b"[]", b"17", b"\xff", b"{}", b'{"event": null}', b'{"event": []}', b"[" * 100_000),
             *(json.dumps(event(partition, 1)).encode() for partition in (50, -1, "3", 1.0, True, None)),
             *(json.dumps(event(3, offset)).encode() for offset in (2**53, -1, "3", 1.5, True, None)),
+            *(lines({"event": {"identifier": one}}).strip() for one in ([], 0, False)),
         ]
         good = [event(3, 7), event(3, 8), event(3, 7), event(3, 0), event(3, 1)]
         good[2]["event"]["identifier"] = "anew"
+        del good[3]["event"]["offset"]  # the service leaves out zeros
         body = b"\n".join([*bad, lines(*good[:2]), lines(*good, good[4], good[0])])
         fake.script(STREAM, Reply(body=body, chunked=True))
         with client.stream(options=ONE) as stream:

@@ -131,10 +131,7 @@ def small_sandbox(folder, signing_key, make_world=ArchivedWorld, **options):
 def begin_again(tmp_path_factory, signing_key):
     """Puts the sandbox that tests without settings of their own share back to where it began."""
     folder, projects = tmp_path_factory.mktemp("sandbox"), ("enwiki", "frwiki")
-    with (
-        small_sandbox(folder, signing_key, projects=projects) as client,
-        closing(sqlite3.connect(":memory:")) as kept,
-    ):
+    with small_sandbox(folder, signing_key, projects=projects) as client, closing(sqlite3.connect(":memory:")) as kept:
         sandbox, database = client.sandbox, client.sandbox.accounts._database._connection
         account, token = sandbox.settings.state / "account.json", client.token
         password = account.read_bytes()

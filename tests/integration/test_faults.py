@@ -35,8 +35,7 @@ def test_tokens_that_were_revoked_end_the_run_and_one_login_heals_it(mirror: Any
     assert not made.success
     for part in ("revoked", "no password is configured", "Existing data is kept", "`wme auth login`"):
         assert part in made.sentence
-    assert made.allow_retries is False
-    assert made.metadata == {}
+    assert (made.allow_retries, made.metadata) == (False, {})
     assert len(mirror.requests("/v1/token-refresh")) == 1
     assert mirror.requests("/download") == []
     assert {path: path.stat().st_mtime_ns for path in (*mirror.archives(), *mirror.lake_files())} == kept

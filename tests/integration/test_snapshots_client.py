@@ -247,20 +247,21 @@ def test_a_process_that_is_ended_costs_one_unit_for_each_file_in_flight(
 
 
 @pytest.mark.parametrize(
-    ("faults", "raised", "attempts"),
+    ("faults", "rounds", "raised", "attempts"),
     [
         # a passing fault alone is tried once more; one for good is not, and neither is what failed beside it
-        ({2: 500}, None, 2),
-        ({2: 422}, errors.InvalidRequest, 1),
-        ({2: 500, 4: 422}, errors.ServiceUnavailable, 1),
+        ({2: 500}, 1, None, 2),
+        ({2: 500}, 2, errors.ServiceUnavailable, 2),
+        ({2: 422}, 1, errors.InvalidRequest, 1),
+        ({2: 500, 4: 422}, 1, errors.ServiceUnavailable, 1),
     ],
 )
 def test_files_of_a_snapshot_are_tried_again_when_all_that_failed_may_pass(
-    client, sandbox, plan, faults, raised, attempts
+    client, sandbox, plan, faults, rounds, raised, attempts
 ):
     paths = {n: f"/v2/snapshots/{NAME}/chunks/{plan.files[n].identifier}/download" for n in faults}
     for n, status in faults.items():
-        sandbox.faults.add(path=paths[n], kind="status", status=status, count=QUICK.retries + 1)
+        sandbox.faults.add(path=paths[n], kind="status", status=status, count=rounds * (QUICK.retries + 1))
     come = []
     with contextlib.nullcontext() if raised is None else pytest.raises(raised):
         done = client.snapshots.download(plan, workers=3, progress=come.append)
@@ -270,7 +271,7 @@ def test_files_of_a_snapshot_are_tried_again_when_all_that_failed_may_pass(
     assert sum(come) == sum(piece.target.stat().st_size for piece in landed(plan))
     for n, status in faults.items():
         once = 1 if status == 422 else QUICK.retries + 1
-        assert sum(request.path == paths[n] for request in sandbox.requests) == once + attempts - 1
+        assert sum(request.path == paths[n] for request in sandbox.requests) == once * rounds + attempts - rounds
 
 
 def test_a_file_that_is_tried_again_goes_on_and_counts_once(client, sandbox, plan):

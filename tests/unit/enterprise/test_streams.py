@@ -338,8 +338,9 @@ class TestLongRecords:
 
     def test_what_comes_behind_a_record_that_is_too_long_is_kept(self):
         records = Records(10)
-        assert [records.feed(piece) for piece in (b"x" * 11, b"x\nnext\n", b"last\n")] == [b"", b"next\n", b"last\n"]
-        assert records.left_out == 1
+        pieces = (b"x" * 11, b"x\nnext\n", b"y" * 12, b"\nlast\n")
+        assert [records.feed(piece) for piece in pieces] == [b"", b"next\n", b"", b"last\n"]
+        assert records.left_out == 2
 
     def test_one_connection_at_a_time_puts_a_long_record_together(self, monkeypatch):
         turns, go_on, wait = threading.Semaphore(0), threading.Event(), Connection._wait_for_turn

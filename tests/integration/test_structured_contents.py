@@ -27,11 +27,11 @@ JSON = {column.name: column.path for column in STRUCTURED_ARTICLES.table if colu
 class Library(Brought):
     """A data folder with snapshots of structured contents that a test makes."""
 
-    def load(self, project: str, lines: list[bytes], minute: int = 0):
+    def load(self, project: str, lines: list[bytes], minute: int = 0, namespace: int = 0):
         """A snapshot of these lines, converted and loaded."""
         version = hashlib.md5(b"".join(lines)).hexdigest()
-        known = {"snapshot_id": f"{project}_namespace_0", "snapshot_version": version}
-        return self.bring(STRUCTURED_ARTICLES, (project, 0), lines, HOUR.replace(minute=minute), **known)
+        known = {"snapshot_id": f"{project}_namespace_{namespace}", "snapshot_version": version}
+        return self.bring(STRUCTURED_ARTICLES, (project, namespace), lines, HOUR.replace(minute=minute), **known)
 
 
 @pytest.fixture
@@ -226,8 +226,13 @@ def test_forms_that_no_sample_has_are_asked_without_an_error(library):
 
 
 def test_nothing_is_derived_from_the_version_before_where_no_line_of_the_new_one_could_be_read(library):
-    _, loaded = library.load("enwiki", [line_of(1, infoboxes=[{"type": "field", "name": "Area", "value": "7"}])])
-    assert (loaded.row_count, library.ask("SELECT label FROM infobox_fields")) == (1, [("Area",)])
+    for namespace in (0, 10):
+        line = line_of(
+            1, infoboxes=[{"type": "field", "name": "Area", "value": "7"}], namespace={"identifier": namespace}
+        )
+        _, loaded = library.load("enwiki", [line], namespace=namespace)
+        assert (loaded.row_count, library.ask("SELECT DISTINCT label FROM infobox_fields")) == (1, [("Area",)])
     made, _ = library.load("enwiki", [b"{"], minute=1)
     assert made.reject_count == 1
-    assert library.ask("FROM structured_articles") == library.ask("FROM infobox_fields") == []
+    for table in ("structured_articles", "infobox_fields"):
+        assert library.ask(f"SELECT namespace_id FROM {table}") == [(10,)]

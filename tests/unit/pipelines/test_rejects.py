@@ -14,7 +14,7 @@ from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.lake import Archive, Layout, digest_of
 from resources.settings import Settings
 from resources.tables import REJECTED_LINES
-from tests.builds import OpenWarehouse, lay
+from tests.builds import OpenWarehouse, ask, lay
 from tests.unit.assets.conftest import listed, record, write_set
 from tests.unit.warehouse.conftest import START, Clock, Lake
 
@@ -171,5 +171,7 @@ def test_a_snapshot_is_converted_again_if_all_of_its_files_are_there(empty):
 def test_lines_of_lookups_are_left_to_their_next_run(empty):
     file = empty.lake.lookups(5, ("A", None))
     path = empty.load(0, [b"no record"]).rejects_path
-    empty.warehouse.load_lookups([replace(file, rejects_path=path, reject_count=1)])
+    for again in (False, True):
+        empty.warehouse.load_lookups([replace(file, rejects_path=path, reject_count=1)], reload=again)
+    assert ask(empty.warehouse, "SELECT count(*) FROM rejects WHERE table_name = 'lookups'") == [(1,)]
     assert [dataset for dataset, _ in empty.retry().parts] == [ARTICLE_CHANGES]

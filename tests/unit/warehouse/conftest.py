@@ -108,7 +108,7 @@ class Lake:
         more = {"update_count": len(rows), **own}
         return self._written(folder, f"{project}_namespace_{namespace}", repr(rows).encode(), rows, LOOKUPS, **more)
 
-    def snapshot(self, chunks, project="enwiki", namespace=0, tag="", version=None):
+    def snapshot(self, chunks, project="enwiki", namespace=0, tag="", version=None, rejects=()):
         """Writes the files of one version, one per list of rows. The same rows are the same version."""
         identifier = f"{project}_namespace_{namespace}"
         version = version or hashlib.md5(repr((chunks, tag)).encode()).hexdigest()
@@ -116,7 +116,7 @@ class Lake:
         own |= {"project_id": project, "namespace_id": namespace}
         of, folder = datasets.SNAPSHOT_ARTICLES, f"{identifier}/{version[:8]}"
         files = [
-            self.of(of, folder, f"{identifier}_chunk_{number}", rows, tag=f"{tag} {number}", **own)
+            self.of(of, folder, f"{identifier}_chunk_{number}", rows, rejects, f"{tag} {number}", **own)
             for number, rows in enumerate(chunks)
         ]
         return Snapshot(identifier, version, project, namespace, tuple(files), len(files), START, of)

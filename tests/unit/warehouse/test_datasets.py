@@ -147,12 +147,15 @@ def test_an_entity_and_a_page_of_one_hour_and_place_hide_nothing_of_each_other(l
         own = {"batch_hour": hour, "project_id": "wikidatawiki", "namespace_id": 0}
         entity = {"entity_id": f"Q{number}", "change_type": "update", "event_at": hour, "statements_json": "{}"}
         rows = [entity | {"version_id": n} for n in (2, 1)] + [entity | {"entity_id": "Q9", "change_type": "delete"}]
-        entities = lake.of(told, f"date={hour:%Y-%m-%d}/hour={hour:%H}", "wikidatawiki", rows, **own)
+        entities = lake.of(told, f"date={hour:%Y-%m-%d}/hour={hour:%H}", "wikidatawiki", rows, [b"x"], **own)
         changes = [lake.change(n, f"P{n}", 60 * number + 1, html="h") for n in (1, 2)]
-        pages = lake.file(number, changes, project="wikidatawiki")
+        pages = lake.file(number, changes, "wikidatawiki", rejects=[b"{"])
         both = [([entities], told), ([pages], datasets.ARTICLE_CHANGES)]
-        for files, dataset in reversed(both) if number else both:
-            warehouse.load_hour(hour, files, dataset=dataset)
+        for files, dataset in 2 * (both[::-1] if number else both):
+            warehouse.load_hour(hour, files, dataset=dataset, reload=True)
+    for table in ("loads", "rejects"):
+        query = f"SELECT table_name, count(*) FROM {table} GROUP BY ALL ORDER BY ALL"
+        assert ask(warehouse, query) == [("article_changes", 2), ("entity_changes", 2)]
     warehouse.publish()
     entities = warehouse.sql("SELECT entity_id, count(*) FROM entity_bodies GROUP BY ALL ORDER BY ALL").rows
     assert entities == [("Q0", 1), ("Q1", 1)]

@@ -1,9 +1,10 @@
 """Answers about single pages: which titles they say are gone, and which pages of rejected lines are asked for."""
 
+import json
 from dataclasses import replace
 from datetime import timedelta
 
-from resources.datasets import ENTITY_CHANGES
+from resources.datasets import ARTICLE_CHANGES, ENTITY_CHANGES
 from resources.tables import HourState
 from resources.warehouse import HourStatus
 from tests.builds import ask
@@ -32,7 +33,8 @@ def test_a_title_that_was_not_found_twice_is_gone_until_it_is_found_again_or_som
     assert names(warehouse, orders) == wanted
     warehouse.rebuild_articles()
     assert names(warehouse, orders) == wanted
-    warehouse.load_lookups([lake.lookups(200, ("A B", None)), lake.lookups(211, ("A B", None))])
+    files = [lake.lookups(minute, ("A B", None)) for minute in (200, 211)]
+    assert [warehouse.load_lookups(files[:1]), warehouse.load_lookups(files)] == [1, 1]
     changes = [lake.change(1, "A B", 91), lake.change(2, "C", 90)]
     warehouse.load_hour(lake.hour(1), [lake.file(1, changes, "ruwiki")])
     warehouse.apply_changes()
@@ -46,8 +48,8 @@ def test_pages_of_rejected_lines_are_looked_up_until_something_is_known_of_them(
     def wanted():
         return [name for _, _, name in warehouse.uncertain_pages(["enwiki"], [0], 10, clock())]
 
-    names = ["Asked", "Both_spellings", "Changed", "Gone", "Watched"]
-    rejects = [f'{{"name":"{name}","event": spoiled'.encode() for name in names]
+    names = ["Asked", "Both_spellings", "Changed", "Gone", 'Watched "by all"']
+    rejects = [f'{{"name":{json.dumps(name)},"event": spoiled'.encode() for name in names]
     rejects += [b"no record", b'{"name":""}', b'{"name":"\xff"}', b'{"identifier":1,"name":"Late"}']
     warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(9, "Whole", 1)], rejects=rejects)])
     assert wanted() == names
@@ -60,12 +62,12 @@ def test_pages_of_rejected_lines_are_looked_up_until_something_is_known_of_them(
     # nor does what is read of the watch list
     found = lake.change(3, "Asked", 1)
     warehouse.load_hour(lake.hour(2), [lake.file(2, [lake.change(2, "Changed", 130)])])
-    warehouse.load_lookups([lake.lookups(130, ("Watched", lake.change(4, "Watched", 1)), purpose="watch")])
+    warehouse.load_lookups([lake.lookups(130, (names[-1], lake.change(4, names[-1], 1)), purpose="watch")])
     warehouse.load_lookups([lake.lookups(131, ("Asked", found), ("Both spellings", found), ("Gone", None))])
     warehouse.apply_changes()
-    assert wanted() == ["Gone", "Watched"]
+    assert wanted() == ["Gone", names[-1]]
     warehouse.load_lookups([lake.lookups(142, ("Gone", None))])
-    assert wanted() == ["Watched"]
+    assert wanted() == names[-1:]
 
 
 def test_a_page_of_a_rejected_line_is_asked_for_again_after_ten_minutes(lake, warehouse, clock, monkeypatch):
@@ -80,6 +82,8 @@ def test_a_page_of_a_rejected_line_is_asked_for_again_after_ten_minutes(lake, wa
     assert counts == [0, 1]
     for asked in ((["frwiki"], [0], 10), (["enwiki"], [14], 10), (["enwiki"], [0], 0)):
         assert warehouse.uncertain_pages(*asked, clock()) == []
+    warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 1)]], "frwiki", rejects=[b'{"name":"S"']))
+    assert warehouse.uncertain_pages(["frwiki"], [0], 10, clock()) == [("frwiki", 0, "S")]
     # of many lines, the newest ones
     monkeypatch.setattr("resources.warehouse.load.lookups._MOST_LINES", 1)
     warehouse.load_hour(lake.hour(1), [lake.file(1, [], rejects=[b'{"name":"B","event": spoiled'])])
@@ -104,7 +108,8 @@ def test_watched_titles_are_due_when_new_or_changed_and_those_not_found_once_a_d
     wanted = ["Unknown", "A_B", "Same", "Behind", "Seen twice", "New_one", "Gone long", "Gone lately"]
     due = [("enwiki", 0, "Unknown"), ("enwiki", 0, "A_B"), ("enwiki", 14, "New_one"), ("enwiki", 0, "Gone long")]
     assert warehouse.lookups_due([("enwiki", name) for name in wanted], clock()) == due
-    warehouse.record_statuses([HourStatus(lake.hour(9), "enwiki", 0, HourState.EMPTY)], ENTITY_CHANGES)
+    for dataset, state in ((ENTITY_CHANGES, HourState.EMPTY), (ARTICLE_CHANGES, HourState.NOT_YET)):
+        warehouse.record_statuses([HourStatus(lake.hour(9), "enwiki", 0, state)], dataset)
     sample = warehouse.sampled_pages(["enwiki"], [0], 9)
     assert {(one.name, one.known_until) for one in sample} == {(name, lake.hour(1)) for name, _ in pages}
     assert len(warehouse.sampled_pages(["enwiki"], [0], 2)) == 2

@@ -64,12 +64,11 @@ class Lake:
         row |= {"event_at": START + timedelta(minutes=minute), "event_id": f"event-{article_id}-{minute}-{change_type}"}
         return row | more
 
-    def file(self, hour, rows, project="enwiki", namespace=0, rejects=(), tag=""):
+    def file(self, hour, rows, project="enwiki", namespace=0, rejects=(), tag="", dataset=datasets.ARTICLE_CHANGES):
         """Writes one file, named by its content; the same rows give the same file."""
         own = {"batch_hour": self.hour(hour), "project_id": project, "namespace_id": namespace}
         folder = f"date={self.hour(hour):%Y-%m-%d}/hour={self.hour(hour):%H}"
-        identifier = f"{project}_namespace_{namespace}"
-        return self.of(datasets.ARTICLE_CHANGES, folder, identifier, rows, rejects, tag, **own)
+        return self.of(dataset, folder, f"{project}_namespace_{namespace}", rows, rejects, tag, **own)
 
     def of(self, dataset, folder, identifier, rows, rejects=(), tag="", **own):
         """Writes a file of any dataset; `own` columns have the same value in all rows."""
@@ -108,16 +107,17 @@ class Lake:
         more = {"update_count": len(rows), **own}
         return self._written(folder, f"{project}_namespace_{namespace}", repr(rows).encode(), rows, LOOKUPS, **more)
 
-    def snapshot(self, chunks, project="enwiki", namespace=0, tag="", version=None, rejects=()):
+    def snapshot(
+        self, chunks, project="enwiki", namespace=0, tag="", version=None, rejects=(), of=datasets.SNAPSHOT_ARTICLES
+    ):
         """Writes the files of one version, one per list of rows. The same rows are the same version."""
         identifier = f"{project}_namespace_{namespace}"
         version = version or hashlib.md5(repr((chunks, tag)).encode()).hexdigest()
         own = {"snapshot_id": identifier, "snapshot_version": version}
         own |= {"project_id": project, "namespace_id": namespace}
-        of, folder = datasets.SNAPSHOT_ARTICLES, f"{identifier}/{version[:8]}"
         files = [
-            self.of(of, folder, f"{identifier}_chunk_{number}", rows, rejects, f"{tag} {number}", **own)
-            for number, rows in enumerate(chunks)
+            self.of(of, f"{identifier}/{version[:8]}", f"{identifier}_chunk_{n}", rows, rejects, f"{tag} {n}", **own)
+            for n, rows in enumerate(chunks)
         ]
         return Snapshot(identifier, version, project, namespace, tuple(files), len(files), START, of)
 

@@ -14,7 +14,7 @@ from assets.steps import housekeeping
 from resources import datasets
 from resources.datasets import ENTITY_CHANGES, SNAPSHOT_ENTITIES
 from resources.lake import LakeError, Layout
-from resources.warehouse import Snapshot, Warehouse
+from resources.warehouse import Warehouse
 from resources.warehouse.database.connect import answer
 from resources.warehouse.views.lake import make_views, sources
 from tests.builds import looking, shown
@@ -208,14 +208,12 @@ def hour_of(lake, number, edition=0):
     """The files of an hour: an item, one that is there twice with two revisions, and one that was deleted."""
     hour, files = lake.hour(number), []
     for namespace in (0, 120):
-        place = {"batch_hour": hour, "project_id": WIKIDATA, "namespace_id": namespace}
         rows = [
             entity(f"Q{10 - number}", hour, f"{number} {edition}", version_id=1),
             *(entity(f"Q{namespace}", hour, f"{number} {version} {edition}", version_id=version) for version in (2, 1)),
             entity(f"Q{20 + number}", hour, "gone", "delete"),
         ]
-        folder, name = f"date={hour:%Y-%m-%d}/hour={hour:%H}", f"{WIKIDATA}_namespace_{namespace}"
-        files.append(lake.of(ENTITY_CHANGES, folder, name, rows, **place))
+        files.append(lake.file(number, rows, WIKIDATA, namespace, dataset=ENTITY_CHANGES))
     return files
 
 
@@ -266,16 +264,11 @@ def test_compacted_hours_show_the_same_bodies_also_after_an_hour_is_loaded_again
 
 
 def test_the_chunks_of_a_snapshot_show_the_same_bodies_when_they_are_compacted(mirror):
-    own = {"snapshot_id": f"{WIKIDATA}_namespace_0", "snapshot_version": "e" * 32}
-    own |= {"project_id": WIKIDATA, "namespace_id": 0}
-    folder = f"{own['snapshot_id']}/{'e' * 8}"
-    files = []
-    for number in range(5):
-        rows = [entity(f"Q{one}", mirror.lake.hour(number), number) for one in (7 * number % 5, 10 + number, 30)]
-        chunk = f"{own['snapshot_id']}_chunk_{number}"
-        files.append(mirror.lake.of(SNAPSHOT_ENTITIES, folder, chunk, rows, **own))
-    snapshot = Snapshot(*own.values(), tuple(files), 5, mirror.lake.hour(5), SNAPSHOT_ENTITIES)
-    mirror.warehouse.load_snapshot(snapshot)
+    chunks = [
+        [entity(f"Q{one}", mirror.lake.hour(number), number) for one in (7 * number % 5, 10 + number, 30)]
+        for number in range(5)
+    ]
+    mirror.warehouse.load_snapshot(mirror.lake.snapshot(chunks, WIKIDATA, of=SNAPSHOT_ENTITIES))
     mirror.warehouse.apply_entity_changes()
     before, _ = shown_entities(mirror.warehouse)
     [done] = compact(mirror, days=3)

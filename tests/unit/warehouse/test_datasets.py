@@ -9,7 +9,7 @@ from resources import datasets
 from resources.datasets import Dataset, Family
 from resources.tables import Column, HourState, Table
 from resources.tables.declaration import BATCH_HOUR, INT, PROJECT_AND_NAMESPACE, SNAPSHOT_VERSION, TEXT
-from resources.warehouse import HourStatus, LakeFileError, Snapshot
+from resources.warehouse import HourStatus, LakeFileError
 from tests.builds import ask, loaded_digests
 from tests.declared import also
 
@@ -33,18 +33,14 @@ def declared():
 
 
 def hour_file(lake, number, labels, project="enwiki", rejects=()):
-    hour = lake.hour(number)
     rows = [{"thing_id": n, "label": label, "body": "text"} for n, label in enumerate(labels)]
-    own = {"batch_hour": hour, "project_id": project, "namespace_id": 0}
-    return lake.of(EVENTS, f"date={hour:%Y-%m-%d}/hour={hour:%H}", project, rows, rejects, **own)
+    return lake.file(number, rows, project, rejects=rejects, dataset=EVENTS)
 
 
 def cards(lake, version, labels, project="enwiki"):
-    name, version = f"{project}_namespace_0", version * 32
     rows = [{"thing_id": n, "label": label} for n, label in enumerate(labels)]
-    own = {"snapshot_id": name, "snapshot_version": version, "project_id": project, "namespace_id": 0}
-    file = lake.of(CARDS, f"{name}/{version[:8]}", name, rows, [b"{"], **own)
-    return Snapshot(name, version, project, 0, (file,), 1, lake.hour(3), CARDS)
+    made = lake.snapshot([rows], project, version=version * 32, rejects=[b"{"], of=CARDS)
+    return replace(made, exported_at=lake.hour(3))
 
 
 def test_an_hour_is_replaced_with_ledger_rejects_and_coverage_and_the_articles_know_nothing_of_it(lake, warehouse):
@@ -144,10 +140,9 @@ def test_an_entity_and_a_page_of_one_hour_and_place_hide_nothing_of_each_other(l
     told = datasets.ENTITY_CHANGES
     for number in range(2):
         hour = lake.hour(number)
-        own = {"batch_hour": hour, "project_id": "wikidatawiki", "namespace_id": 0}
         entity = {"entity_id": f"Q{number}", "change_type": "update", "event_at": hour, "statements_json": "{}"}
         rows = [entity | {"version_id": n} for n in (2, 1)] + [entity | {"entity_id": "Q9", "change_type": "delete"}]
-        entities = lake.of(told, f"date={hour:%Y-%m-%d}/hour={hour:%H}", "wikidatawiki", rows, [b"x"], **own)
+        entities = lake.file(number, rows, "wikidatawiki", rejects=[b"x"], dataset=told)
         changes = [lake.change(n, f"P{n}", 60 * number + 1, html="h") for n in (1, 2)]
         pages = lake.file(number, changes, "wikidatawiki", rejects=[b"{"])
         both = [([entities], told), ([pages], datasets.ARTICLE_CHANGES)]

@@ -91,7 +91,8 @@ def test_hours_that_were_mistyped_leave_nothing(lake, warehouse, status):
     assert (states(warehouse, lake), warehouse.project_states(published=False)) == ({}, [])
     load(lake, warehouse, 300)
     warehouse.record_statuses(gone)
-    warehouse.record_statuses([status(301, HourState.PAST_RETENTION, "The service no longer has it.")])
+    later = status(301, HourState.PAST_RETENTION, "The service no longer has it.")
+    warehouse.record_statuses([later, replace(later, batch_hour=lake.hour(300), namespace_id=10)])
     warehouse.fill_coverage(["enwiki"], [0], lake.hour(302))
     assert states(warehouse, lake) == {300: "loaded", 301: "past_retention"}
 

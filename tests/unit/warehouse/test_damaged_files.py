@@ -185,6 +185,8 @@ def test_damage_without_a_trace_in_the_times_is_found_when_a_view_is_made(lake, 
     made = warehouse.publish()
     assert [file.lake_path for file in made.faulty_lake_files] == [path.relative_to(warehouse.data / "lake").as_posix()]
     assert warehouse.sql("SELECT count(*) FROM article_bodies").rows == [(3,)]
+    again = warehouse.publish()
+    assert (again.changed, again.faulty_lake_files) == (False, made.faulty_lake_files)
 
 
 def test_a_noted_file_is_left_out_until_it_is_replaced(lake, warehouse):

@@ -82,7 +82,7 @@ def bring(mirror, dataset, *records):
     assert mirror.rows[dataset.name] == len(records)
 
 
-def test_odd_forms_and_moments_are_answered_and_leave_those_of_others_as_they_are(mirror):
+def test_odd_forms_and_moments_are_answered_and_leave_those_of_others_as_they_are(mirror, monkeypatch):
     odd = [
         {"P1": [{"value": {"content_data": "str"}}]},
         {"P1": [{"value": {"content_data": '{"time":'}}]},
@@ -108,6 +108,7 @@ def test_odd_forms_and_moments_are_answered_and_leave_those_of_others_as_they_ar
     [state] = mirror.warehouse.project_states()
     assert state.exact_from_at.isoformat() == "9999-12-31T23:59:59.999999+00:00"
     assert sql("SELECT title, event_at FROM internal.not_found").rows == [("Gone", datetime(1, 1, 1, tzinfo=UTC))]
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
     texts = {
         "TIMESTAMPTZ 'infinity'": "infinity",
         "TIMESTAMPTZ '10000-01-01'": "10000-01-01 00:00:00+00",

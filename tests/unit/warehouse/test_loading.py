@@ -35,11 +35,11 @@ def test_hour_is_loaded_once(lake, warehouse):
 
 
 def test_reload_loads_the_same_content_again_without_calling_it_redone(lake, warehouse):
-    file = lake.file(0, [lake.change(1, "A", 1)])
-    warehouse.load_hour(lake.hour(0), [file])
+    files = [lake.file(0, [lake.change(1, "A", 1)], namespace=number) for number in (0, 10)]
+    warehouse.load_hour(lake.hour(0), files)
     warehouse.apply_changes()
-    assert warehouse.load_hour(lake.hour(0), [file], reload=True).changed
-    assert (count(warehouse), ask(warehouse, "SELECT load_count FROM hours")) == (1, [(1,)])
+    assert warehouse.load_hour(lake.hour(0), files, reload=True).changed
+    assert (count(warehouse), ask(warehouse, "SELECT load_count FROM hours")) == (2, [(1,)] * 2)
     assert warehouse.pending_hours() == [lake.hour(0)]
 
 
@@ -111,11 +111,11 @@ def test_rejects_are_kept_whole_and_replaced_with_their_hour(lake, warehouse):
     assert count(warehouse, "rejects") == 0
 
 
-def values(path, column, wrong):
-    """Write another value into a column of a file."""
+def values(path, column, wrong, kind=None):
+    """Write another value into a column of a file, perhaps of another type."""
     table = pq.read_table(path, partitioning=None)
-    position, field = table.column_names.index(column), table.schema.field(column).with_nullable(True)
-    pq.write_table(table.set_column(position, field, pa.array([wrong] * len(table), field.type)), path)
+    position, kind = table.column_names.index(column), kind or table.schema.field(column).type
+    pq.write_table(table.set_column(position, column, pa.array([wrong] * len(table), kind)), path)
 
 
 def zeros(path):
@@ -136,6 +136,7 @@ SPOILT = {
         lambda file: pq.write_table(pq.read_table(file.path).drop_columns(["name"]), file.path),
         "does not contain the declared columns name",
     ),
+    "type": (lambda file: values(file.path, "version_id", "7", pa.string()), "columns version_id, or stores them with"),
     "row": (lambda file: pq.write_table(pq.read_table(file.path).slice(1), file.path), "0 rows, but 1 were expected"),
     "pages": (lambda file: zeros(file.path), "could not be loaded into the warehouse"),
     "no name": (

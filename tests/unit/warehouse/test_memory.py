@@ -32,7 +32,8 @@ def test_passes_follow_from_rows_and_memory(warehouse, limit, rows, passes):
     with warehouse._connector.build("look") as connection:
         connection.execute(f"SET memory_limit = '{limit}'")
         connection.execute("CREATE TEMP TABLE renewed AS SELECT 'enwiki' AS project_id")
-        connection.execute(f"CREATE TEMP TABLE loads AS SELECT 'enwiki' AS project_id, {rows} AS row_count")
+        loads = f"CREATE TEMP TABLE loads AS SELECT 'enwiki' AS project_id, {rows} AS row_count"
+        connection.execute(f"{loads} UNION ALL SELECT 'another', 10 ** 10")
         assert current._passes(connection) == passes
 
 

@@ -97,7 +97,7 @@ def test_question_for_an_hour_opens_the_files_of_that_hour_only_and_finds_one_bo
         warehouse.load_hour(lake.hour(hour), [lake.file(hour, [lake.change(1, "A", 60 * hour, html=f"h{hour}")])])
     # a page that changes its namespace has one body
     moved = lake.change(1, "C", 185, html="<p>new", event_id="m")
-    gone = moved | {"name": "Draft:C", "change_type": "delete", "html": "<p>old"}
+    gone = lake.change(1, "Draft:C", 186, "delete", version_id=moved["version_id"], html="<p>old")
     for namespace, row in ((0, gone), (14, moved)):
         warehouse.load_hour(lake.hour(3), [lake.file(3, [row], namespace=namespace)])
     warehouse.publish()
@@ -231,11 +231,12 @@ def test_build_file_made_anew_is_published_though_it_counts_the_same(lake, wareh
         warehouse.apply_changes()
 
     load(0, "A")
+    warehouse.create()  # it is there
     first = warehouse.publish()
+    assert warehouse.sql("SELECT name FROM articles").rows == [("A",)]
     warehouse.build_path.unlink()
     warehouse.create()
     load(1, "B")
-    warehouse.create()  # it is there
     assert warehouse.unpublished_revision() == first.revision
     warehouse.note_complete()
     assert warehouse.publish().changed
@@ -268,7 +269,7 @@ def test_a_publication_removes_a_stale_log_sweeps_leftovers_and_mends_a_moved_da
     # of somebody who wrote into the published file, and of a killed publication
     for name in ["warehouse.duckdb.wal", "warehouse.duckdb.4711.tmp", "warehouse.duckdb.4711.tmp.wal"]:
         (published.data / name).write_bytes(b"left over")
-    (published.data / "warehouse.duckdb.4711.tmp.spill").mkdir()
+    (published.data / "warehouse.duckdb.4711.tmp.spill" / "spilt").mkdir(parents=True)
     assert published.publish({"service": "next"}).changed
     assert not [*published.data.glob("*.tmp*"), *published.data.glob("*.wal")]
     moved = tmp_path / "elsewhere, it's here"
@@ -307,6 +308,12 @@ def test_moved_data_folder_is_mended_without_a_run(mirror, tmp_path):
     assert not other.build_path.exists()
     with pytest.raises(NotPublishedError):
         warehouse.relocate()
+    # a lake that lacks a file
+    next((moved / "lake" / "article_changes").rglob("*.parquet")).unlink()
+    other = Warehouse(moved.rename(tmp_path / "once more"))
+    assert other.relocate() == 2
+    query = "SELECT name, value FROM about WHERE ends_with(name, 'lake_file_count') ORDER BY ALL"
+    assert other.sql(query).rows == [("lake_file_count", "2"), ("missing_lake_file_count", "1")]
 
 
 def test_a_copy_has_what_is_not_published_yet_and_nobody_writes_meanwhile(published, lake, tmp_path, monkeypatch):
@@ -342,8 +349,11 @@ def test_how_often_to_publish(lake, warehouse, clock):
 
 
 def test_relative_data_folder(lake, data, monkeypatch, tmp_path):
+    """Through a link."""
     monkeypatch.chdir(data.parent)
-    lake.data = data.relative_to(data.parent)
+    data.mkdir()
+    lake.data = Path("linked")
+    lake.data.symlink_to(data)
     warehouse = Warehouse(lay(lake.data))
     warehouse.load_hour(
         lake.hour(0), [lake.file(0, [lake.change(1, "A", 1, html="x")])], dataset=datasets.ARTICLE_CHANGES

@@ -133,17 +133,18 @@ def test_project_that_is_dropped_is_forgotten_and_can_come_back(lake, warehouse,
     warehouse.load_lookups([lake.lookups(90, ("B", None))])
     warehouse.apply_changes()
     warehouse.load_hour(lake.hour(0), [other])
+    warehouse.load_snapshot(lake.snapshot([[lake.change(5, "D", 5)]], "dewiki"))
     dropped = warehouse.drop_project("enwiki")
-    assert (dropped.hours, dropped.renewed_projects) == ((lake.hour(0),), ("enwiki",))
-    assert (ask(warehouse, "SELECT name FROM articles"), counts(warehouse)) == ([("F",)], [0, 1, 1, 0, 0])
+    assert (dropped.hours, dropped.renewed_projects) == ((lake.hour(0),), ("dewiki", "enwiki"))
+    assert (articles(warehouse), counts(warehouse)) == ([(3, "F"), (5, "D")], [1, 2, 2, 0, 0])
     assert ask(warehouse, "SELECT count(*) FROM lookups") == [(0,)]
     assert ask(warehouse, "SELECT DISTINCT project_id FROM hours") == [("frwiki",)]
-    assert [row.project_id for row in warehouse.project_states(published=False)] == ["frwiki"]
+    assert [row.project_id for row in warehouse.project_states(published=False)] == ["dewiki", "frwiki"]
     assert agrees_with_rebuild(warehouse, state)
     warehouse.load_hour(lake.hour(0), [hour])
     warehouse.load_snapshot(snapshot)
     warehouse.apply_changes()
-    assert ask(warehouse, "SELECT name FROM articles ORDER BY 1") == [("B",), ("F",)]
+    assert articles(warehouse) == [(2, "B"), (3, "F"), (5, "D")]
     assert agrees_with_rebuild(warehouse, state)
 
 

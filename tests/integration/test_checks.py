@@ -204,10 +204,7 @@ def test_a_page_and_an_entity_that_are_there_twice_are_found_in_any_part(mirror,
 
 
 def test_what_a_state_did_not_take_in_is_found(mirror):
-    states = (
-        (STATES[0], "article_changes", "title_key", "name"),
-        (STATES[1], "entity_changes", "entity_id", "entity_id"),
-    )
+    states = (STATES[0], "article_changes", "title_key", "name"), (STATES[1], "entity_changes", *2 * ("entity_id",))
     newest = {state.key: f"(SELECT max(event_at) FROM {state.table.name})" for state, *_ in states}
     query = "SELECT {}, project_id FROM {} WHERE event_at = {}"
     asked = {state.key: query.format(name, state.table.name, newest[state.key]) for state, _, _, name in states}

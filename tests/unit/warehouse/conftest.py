@@ -41,10 +41,8 @@ TABLES = {
 
 def lasting(connection, tables=tuple(TABLES)):
     """What does not depend on when and how often a build file was loaded, as comparable text."""
-    return {
-        table: sorted(map(repr, connection.execute(f"SELECT * {TABLES[table]} FROM {table}").fetchall()))
-        for table in tables
-    }
+    rows = {table: connection.execute(f"SELECT * {TABLES[table]} FROM {table}").fetchall() for table in tables}
+    return {table: sorted(map(repr, of_table)) for table, of_table in rows.items()}
 
 
 class Lake:
@@ -132,12 +130,8 @@ class Lake:
         path.write_bytes(_written[digest, table.name])
         kinds = Counter(row.get("change_type") for row in rows)
         facts = {"path": path, "rejects_path": None, "identifier": identifier, "digest": digest, "reject_count": 0}
-        facts |= {
-            "version": hashlib.md5(content).hexdigest(),
-            "row_count": len(rows),
-            "lake_bytes": path.stat().st_size,
-        }
-        facts |= {"archive_bytes": 111, "ndjson_bytes": 2222}
+        facts |= {"version": hashlib.md5(content).hexdigest(), "row_count": len(rows)}
+        facts |= {"archive_bytes": 111, "ndjson_bytes": 2222, "lake_bytes": path.stat().st_size}
         facts |= {f"{one.replace('-', '_')}_count": kinds[one] for one in ("update", "delete", "visibility-change")}
         return ConvertedFile(**facts | more)
 

@@ -37,9 +37,8 @@ def check(warehouse):
         promised = f"SELECT coalesce(sum(row_count - duplicate_count), 0)::BIGINT FROM {ledger}"
         [(rows, wanted)] = warehouse.sql(f"SELECT (SELECT count(*) FROM {table}), ({promised})").rows
         assert rows == wanted, (table, rows, wanted)
-    warehouse.sql(
-        "SELECT count(*), max(html) FROM article_bodies JOIN articles USING (project_id, article_id, version_id)"
-    )
+    bodies = "article_bodies JOIN articles USING (project_id, article_id, version_id)"
+    warehouse.sql(f"SELECT count(*), max(html) FROM {bodies}")
 
 
 def check_build(warehouse):

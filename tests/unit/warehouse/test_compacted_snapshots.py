@@ -51,11 +51,9 @@ def version_of(lake, edition=0, chunks=5, project="enwiki"):
 def load(made, *editions, keep_replaced=2, hours=(1,)):
     for edition in editions:
         made.warehouse.load_snapshot(version_of(made.lake, edition), keep_replaced=keep_replaced)
+    change = made.lake.change
     for hour in hours:
-        rows = [
-            made.lake.change(3, "Page 3", 60 * hour, html="newer"),
-            made.lake.change(9, "Page 9", 60 * hour, "delete"),
-        ]
+        rows = [change(3, "Page 3", 60 * hour, html="newer"), change(9, "Page 9", 60 * hour, "delete")]
         made.warehouse.load_hour(made.lake.hour(hour), [made.lake.file(hour, rows)])
     made.warehouse.apply_changes()
 
@@ -231,9 +229,8 @@ def shown_entities(warehouse):
         names = ("entities", "entity_bodies")
         rows = {name: connection.execute(f"SELECT * FROM {name} ORDER BY ALL").fetchall() for name in names}
         connection.execute("ROLLBACK")
-    return rows, [
-        Path(path) for one in found.parts if one.dataset.bodies is ENTITY_CHANGES.bodies for path in one.paths
-    ]
+    read = [one.paths for one in found.parts if one.dataset.bodies is ENTITY_CHANGES.bodies]
+    return rows, [Path(path) for paths in read for path in paths]
 
 
 def test_compacted_hours_show_the_same_bodies_also_after_an_hour_is_loaded_again_or_a_file_is_lost(make):

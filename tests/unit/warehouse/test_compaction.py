@@ -205,10 +205,8 @@ def test_what_cannot_be_compacted_keeps_nothing_else_from_it_and_the_disk_is_nev
     assert len(lake_files(mirror.warehouse)) == 8
     whole = (damaged := Path(lake_files(mirror.warehouse)[-1])).read_bytes()
     damaged.write_bytes(whole[:-100])
-    again = (
-        r"cannot be read .*[Nn]othing was changed\. If the archive still exists, the next publication converts it again"
-    )
-    with pytest.raises(LakeError, match=again):
+    again = r"nothing was changed\. If the archive still exists, the next publication converts it again"
+    with pytest.raises(LakeError, match=f"(?i)cannot be read .*{again}"):
         compact(mirror)
     damaged.write_bytes(whole)
     assert (content(mirror.warehouse), len(lake_files(mirror.warehouse))) == (before, 5)

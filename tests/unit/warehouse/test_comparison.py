@@ -46,7 +46,8 @@ def stream(mirror, hours, *, lacks=(), number=2, until=UNTIL, kept_since=None):
     for place, row in enumerate(kept):
         row["event_offset"] = place
     path = path_of(lake.data / "lake" / LIVE_CHANGES, lake.hour(4), number, number)
-    step = Step(number, path, at(lake, SINCE), published_at={3: at(lake, until)}, kept_since=kept_since or {})
+    known = {"offsets": {3: 9}, "published_at": {3: at(lake, until)}, "kept_since": kept_since or {}}
+    step = Step(number, path, at(lake, SINCE), **known)
     schema = ARTICLE_CHANGES.schema.with_metadata({METADATA_KEY: facts_of(step)})
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.Table.from_pylist(kept, schema=schema), path)
@@ -87,9 +88,8 @@ def chosen(hours, hour, count, kinds=("update", "delete")):
     """Some rows of an hour that the stream was kept for and that no newer row of their title follows."""
     found = [row for key, of_hour in hours.items() if key[0] == hour for row in of_hour]
     last = {row["name"]: row for row in sorted(found, key=lambda row: row["event_at"]) if row["change_type"] in kinds}
-    return [
-        row for row in found if last.get(row["name"]) is row and row["event_at"] >= START + timedelta(minutes=SINCE)
-    ][:count]
+    since = START + timedelta(minutes=SINCE)
+    return [row for row in found if last.get(row["name"]) is row and row["event_at"] >= since][:count]
 
 
 def test_a_faultless_hour_has_no_difference_and_a_damaged_file_is_named(mirror):
@@ -206,14 +206,16 @@ def test_changes_of_visibility_outlast_their_hour(mirror):
         for row in of_hour
         if row["change_type"] == "visibility-change"
     ]
-    found = (
-        "SELECT event_id, name FROM article_changes WHERE change_type = 'visibility-change' AND event_offset IS NULL"
-    )
+    kept = "change_type = 'visibility-change' AND event_offset IS NULL"
+    found = f"SELECT event_id, name FROM article_changes WHERE {kept}"
     path = stream(mirror, hours)
     load(mirror, hours)
     mirror.warehouse.keep_visibility_changes()
     mirror.warehouse.publish()
     assert Counter(mirror.warehouse.sql(found).rows) == Counter(wanted)
+    # a file of before events were counted
+    query = "SELECT partition, next_offset, event_count, newest_published_at FROM stream_state"
+    assert mirror.warehouse.sql(query).rows == [(3, 9, 0, at(mirror.lake, UNTIL))]
     assert set(wanted) < set(mirror.warehouse.sql("SELECT event_id, name FROM distinct_changes").rows)
     # whatever is loaded again, and when the stream is long gone
     load(mirror, hours, tag="again")

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import duckdb
 import pytest
 
-from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
+from resources.datasets import ARTICLE_CHANGES, ENTITY_CHANGES, SNAPSHOT_ARTICLES
 from resources.tables import ARTICLES
 from resources.warehouse import Auditor, Snapshot
 from resources.warehouse.database.connect import Build
@@ -180,9 +180,8 @@ class Memory:
         newest = {(snapshot["project_id"], snapshot["namespace_id"]): snapshot for snapshot in whole}
         boundaries = {pair: snapshot["boundary_at"] for pair, snapshot in newest.items()}
         hours = {snapshot["source_at"] for snapshot in newest.values()}
-        bases = [
-            base for base in lake_parts(self.connection, self.lake_root, SNAPSHOT_ARTICLES) if base.source_at in hours
-        ]
+        parts = lake_parts(self.connection, self.lake_root, SNAPSHOT_ARTICLES)
+        bases = [base for base in parts if base.source_at in hours]
         changes = [row for row in self.rows(CHANGES, "event_key") if row["event_at"] < moment]
         counting = [
             row
@@ -224,9 +223,8 @@ def test_any_order_repetition_and_redo_gives_the_state_of_the_rule(lake, memory,
         except AssertionError as error:
             error.add_note(f"seed {seed}: {steps}")
             raise
-    assert reached == {
-        *("an hour", "a snapshot", "done again", "applied between", "at a moment", "by the rule", "articles")
-    }
+    all_of_it = "an hour", "a snapshot", "done again", "applied between", "at a moment", "by the rule", "articles"
+    assert reached == {*all_of_it}
 
 
 def check(lake, memory, steps, order):
@@ -303,6 +301,27 @@ def test_nothing_pending_is_said_and_other_content_of_a_row_is_news(lake, wareho
     warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1, **news)])])
     warehouse.apply_changes()
     assert ask(warehouse, f"SELECT {', '.join(news)} FROM articles") == [tuple(news.values())]
+
+
+def test_checks_look_at_the_newest_applied_hours_and_count_both_kinds_of_findings(lake, warehouse, clock):
+    for hour in range(2):
+        rows = [lake.change(10 * hour + n, f"P {hour}{n}", 60 * hour + n) for n in range(1 + 2 * hour)]
+        warehouse.load_hour(lake.hour(hour), [lake.file(hour, rows)])
+    warehouse.apply_changes()
+    clock.now += timedelta(hours=1)
+    entity = {"entity_id": "Q1", "change_type": "update", "event_at": START}
+    warehouse.load_hour(START, [lake.file(0, [entity], "wikidatawiki", dataset=ENTITY_CHANGES)], dataset=ENTITY_CHANGES)
+    warehouse.apply_entity_changes()
+    with warehouse._connector.build("spoil") as connection:
+        connection.execute("DELETE FROM articles WHERE article_id > 10")
+        later = "change_type = 'delete', event_at = event_at + INTERVAL 1 SECOND"
+        connection.execute(f"UPDATE article_changes SET {later} WHERE article_id = 10")
+        spelt = "SELECT * REPLACE (replace(name, ' ', '_') AS name, 99 AS article_id)"
+        connection.execute(f"INSERT INTO articles {spelt} FROM articles WHERE article_id = 10")
+    with warehouse.auditing() as auditor:
+        found = auditor.overlooked(ARTICLES, 1, name=1)
+        assert [(one.count, one.looked_at, len(one.named)) for one in found] == [(1, 3, 1), (2, 3, 1)]
+        assert auditor.repeated(ARTICLES, name=1).named == (("enwiki", "P 10", 2),)
 
 
 def test_a_page_has_its_newest_title_also_where_another_page_took_that(lake, warehouse):

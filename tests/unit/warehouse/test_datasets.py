@@ -12,6 +12,7 @@ from resources.tables.declaration import BATCH_HOUR, INT, PROJECT_AND_NAMESPACE,
 from resources.warehouse import HourStatus, LakeFileError
 from tests.builds import ask, loaded_digests
 from tests.declared import also
+from tests.unit.warehouse.conftest import START
 
 THING = (Column("thing_id", INT, "Number of the thing.", "identifier", required=True), Column("label", TEXT, "Label."))
 BODY = Column("body", TEXT, "Its text.", body=True)
@@ -137,24 +138,30 @@ def test_a_snapshot_replaces_the_version_before(lake, warehouse):
 
 def test_an_entity_and_a_page_of_one_hour_and_place_hide_nothing_of_each_other(lake, warehouse):
     """Whichever comes first."""
-    told = datasets.ENTITY_CHANGES
+    told, applied = datasets.ENTITY_CHANGES, []
+    # of equal times the known revision counts, and of equal revisions the greater event, in whichever hour it is
+    ties = [{"Q7": {"version_id": 5}, "Q8": {"event_id": "a"}}, {"Q7": {}, "Q8": {"event_id": "b"}}]
     for number in range(2):
         hour = lake.hour(number)
         entity = {"entity_id": f"Q{number}", "change_type": "update", "event_at": hour, "statements_json": "{}"}
         rows = [entity | {"version_id": n} for n in (2, 1)] + [entity | {"entity_id": "Q9", "change_type": "delete"}]
+        rows += [entity | {"entity_id": name, "event_at": START} | more for name, more in ties[number].items()]
         entities = lake.file(number, rows, "wikidatawiki", rejects=[b"x"], dataset=told)
         changes = [lake.change(n, f"P{n}", 60 * number + 1, html="h") for n in (1, 2)]
         pages = lake.file(number, changes, "wikidatawiki", rejects=[b"{"])
         both = [([entities], told), ([pages], datasets.ARTICLE_CHANGES)]
         for files, dataset in 2 * (both[::-1] if number else both):
             warehouse.load_hour(hour, files, dataset=dataset, reload=True)
+        applied.append(warehouse.apply_entity_changes())
+    assert [(one.written_count, one.removed_count) for one in applied] == [(3, 0), (2, 0)]
     for table in ("loads", "rejects"):
         query = f"SELECT table_name, count(*) FROM {table} GROUP BY ALL ORDER BY ALL"
         assert ask(warehouse, query) == [("article_changes", 2), ("entity_changes", 2)]
     warehouse.publish()
     entities = warehouse.sql("SELECT entity_id, count(*) FROM entity_bodies GROUP BY ALL ORDER BY ALL").rows
-    assert entities == [("Q0", 1), ("Q1", 1)]
-    assert warehouse.sql("SELECT entity_id, version_id FROM entities ORDER BY ALL").rows == [("Q0", 2), ("Q1", 2)]
+    assert entities == [("Q0", 1), ("Q1", 1), ("Q7", 2), ("Q8", 2)]
+    entities = warehouse.sql("SELECT entity_id, version_id, event_id FROM entities ORDER BY ALL").rows
+    assert entities == [("Q0", 2, None), ("Q1", 2, None), ("Q7", 5, None), ("Q8", None, "b")]
     assert warehouse.sql("SELECT batch_hour, count(*) FROM article_bodies GROUP BY ALL ORDER BY ALL").rows == [
         (lake.hour(number), 2) for number in range(2)
     ]

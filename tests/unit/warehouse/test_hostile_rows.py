@@ -30,9 +30,8 @@ def answers_elsewhere(path, calls_max):
     if not (folder := os.environ.get("TEST_OTHER_DUCKDB")):
         return None
     command = [sys.executable, asking_everything.__file__, str(path), str(calls_max)]
-    told = subprocess.run(
-        command, env=os.environ | {"PYTHONPATH": folder}, check=True, timeout=3600, capture_output=True
-    )
+    environment = os.environ | {"PYTHONPATH": folder}
+    told = subprocess.run(command, env=environment, check=True, timeout=3600, capture_output=True)
     return json.loads(told.stdout)
 
 

@@ -81,9 +81,8 @@ def test_one_that_failed_or_spilled_is_ended(instances, tmp_path):
         connection.execute(f"SET temp_directory = '{spill}'")
         connection.execute("SET memory_limit = '20MB'")
         connection.execute("SET threads = 1")
-        connection.execute(
-            "CREATE TEMP TABLE large AS SELECT hash(range) AS n, repeat('x', 90) AS t FROM range(400_000)"
-        )
+        rows = "SELECT hash(range) AS n, repeat('x', 90) AS t FROM range(400_000)"
+        connection.execute(f"CREATE TEMP TABLE large AS {rows}")
         assert spill.exists()
     assert idle(instances) == []
     assert not spill.exists()

@@ -197,10 +197,8 @@ def test_arguments_that_contradict_one_another(lake, warehouse):
 
 
 def test_reference_table_is_replaced_and_keeps_its_revision_when_equal(lake, warehouse):
-    rows = [
-        {"project_id": "enwiki", "name": "Wikipedia", "code": "wiki"},
-        {"project_id": "frwiki", "name": "Wikipédia"},
-    ]
+    first = {"project_id": "enwiki", "name": "Wikipedia", "code": "wiki"}
+    rows = [first, {"project_id": "frwiki", "name": "Wikipédia"}]
     assert warehouse.load_list(lake.dataset("projects"), lake.reference("projects", rows)) == 2
     before = ask(warehouse, "SELECT revision FROM internal.meta")
     assert warehouse.load_list(lake.dataset("projects"), lake.reference("projects", rows)) == 2
@@ -261,10 +259,8 @@ _CONTENT = ("article_changes", "articles", "loads", "hours", "internal.titles", 
 def groups(warehouse, table):
     """The rows of each row group of a table, those included that are gone and lie there still."""
     of_ids = f"FROM pragma_storage_info('{table}') WHERE column_name = 'article_id' AND segment_type = 'BIGINT'"
-    return [
-        count
-        for (count,) in ask(warehouse, f"SELECT CAST(sum(count) AS BIGINT) {of_ids} GROUP BY row_group_id ORDER BY ALL")
-    ]
+    query = f"SELECT CAST(sum(count) AS BIGINT) {of_ids} GROUP BY row_group_id ORDER BY ALL"
+    return [count for (count,) in ask(warehouse, query)]
 
 
 def whole(warehouse):

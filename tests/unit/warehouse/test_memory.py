@@ -81,9 +81,7 @@ def test_a_million_pages_are_made_anew_in_little_memory(tmp_path):
 def test_a_body_of_200_megabytes_is_compacted_in_bounded_memory_and_found_by_its_title(mirror):
     long = "".join(random.Random(1).choices("abcdefgh ", k=10_000)) * 20_000
     for hour in range(4):
-        rows = [
-            mirror.lake.change(page, f"Page {page}", 60 * hour + page, wikitext=f"{page} {hour}") for page in range(9)
-        ]
+        rows = [mirror.lake.change(n, f"Page {n}", 60 * hour + n, wikitext=f"{n} {hour}") for n in range(9)]
         if hour == 3:
             rows[4]["wikitext"] = long
         mirror.warehouse.load_hour(mirror.lake.hour(hour), [mirror.lake.file(hour, rows)])
@@ -96,8 +94,7 @@ def test_a_body_of_200_megabytes_is_compacted_in_bounded_memory_and_found_by_its
     mirror.warehouse._clock.now += timedelta(days=9)
     mirror.warehouse.publish()
     assert all("compacted" in name for name in lake_files(mirror.warehouse))
-    query = (
-        "SELECT length(wikitext) FROM article_bodies WHERE project_id = 'enwiki' AND article_id = 4 ORDER BY source_at"
-    )
+    bodies = "article_bodies WHERE project_id = 'enwiki' AND article_id = 4"
+    query = f"SELECT length(wikitext) FROM {bodies} ORDER BY source_at"
     assert mirror.warehouse.sql(query).rows == [(3,), (3,), (3,), (len(long),)]
     assert mirror.warehouse.sql("SELECT wikitext = ? FROM article_text('enwiki', 'Page_4')", [long]).rows == [(True,)]

@@ -23,13 +23,10 @@ class Mirror:
 
     def load(self):
         number = self.hours
-        rows = [
-            self.lake.change(n * 7 + number, f"T{n * 7 + number}", 60 * number + n, html=f"{number:02}")
-            for n in range(40)
-        ]
-        self.warehouse.load_hour(
-            self.lake.hour(number), [self.lake.file(number, rows)], dataset=datasets.ARTICLE_CHANGES
-        )
+        pages = [(n, n * 7 + number) for n in range(40)]
+        rows = [self.lake.change(page, f"T{page}", 60 * number + n, html=f"{number:02}") for n, page in pages]
+        file = self.lake.file(number, rows)
+        self.warehouse.load_hour(file.batch_hour, [file], dataset=datasets.ARTICLE_CHANGES)
         self.warehouse.apply_changes()
         self.hours += 1
 

@@ -31,9 +31,8 @@ def fill(mirror):
     gone = moved | {"name": "A", "change_type": "delete", "html": None, "wikitext": None}
     warehouse.load_hour(lake.hour(0), [lake.file(0, first)])
     warehouse.load_hour(lake.hour(1), [lake.file(1, [gone, moved, moved], rejects=[b"bad"])])
-    warehouse.load_list(
-        lake.dataset("projects"), lake.reference("projects", [{"project_id": "enwiki", "name": "Wikipedia"}])
-    )
+    projects = lake.reference("projects", [{"project_id": "enwiki", "name": "Wikipedia"}])
+    warehouse.load_list(lake.dataset("projects"), projects)
     warehouse.publish({"service": "sandbox"})
     return warehouse
 
@@ -118,9 +117,7 @@ def test_tables_columns_and_comments_are_the_declared_ones(library):
     columns = library.sql(
         f"SELECT table_name, column_name, comment {here.format('duckdb_columns()')} ORDER BY table_name, column_index"
     ).rows
-    assert columns == [
-        (name, column.name, column.description) for name, table in sorted(wanted.items()) for column in table
-    ]
+    assert columns == [(name, one.name, one.description) for name, table in sorted(wanted.items()) for one in table]
     described = library.sql(
         f"SELECT table_name, comment {here.format('duckdb_tables()')} UNION ALL "
         f"SELECT view_name, comment {here.format('duckdb_views()')}"
@@ -150,7 +147,7 @@ def test_views_and_macros_of_another_version_are_made_anew(published, library):
     with duckdb.connect(published.build_path) as connection:
         connection.execute("DROP VIEW titles; DROP MACRO TABLE find_article; DROP TABLE about")
         connection.execute(
-            "CREATE OR REPLACE VIEW article_bodies AS SELECT 'of old' AS html; CREATE VIEW once AS SELECT 1"
+            "CREATE OR REPLACE VIEW article_bodies AS SELECT 'old' AS html; CREATE VIEW once AS SELECT 1"
         )
         connection.execute("CREATE MACRO once_asked(a) AS TABLE SELECT a")
         connection.execute("UPDATE internal.meta SET prepared_version = 'another'")
@@ -355,9 +352,8 @@ def test_relative_data_folder(lake, data, monkeypatch, tmp_path):
     lake.data = Path("linked")
     lake.data.symlink_to(data)
     warehouse = Warehouse(lay(lake.data))
-    warehouse.load_hour(
-        lake.hour(0), [lake.file(0, [lake.change(1, "A", 1, html="x")])], dataset=datasets.ARTICLE_CHANGES
-    )
+    file = lake.file(0, [lake.change(1, "A", 1, html="x")])
+    warehouse.load_hour(lake.hour(0), [file], dataset=datasets.ARTICLE_CHANGES)
     warehouse.publish()
     target = data / "warehouse.duckdb"
     (tmp_path / "away").mkdir()

@@ -50,10 +50,8 @@ def test_the_size_of_a_project_is_that_of_its_pages_at_the_end_of_each_hour(lake
 
     numbers = iter(range(1, 10_000))
     for namespace, pages in ((0, range(1, 9)), (14, range(21, 25))):
-        base = [
-            lake.change(page, f"P {page}", 10, version_id=next(numbers), size_bytes=5, character_count=1)
-            for page in pages
-        ]
+        size = {"size_bytes": 5, "character_count": 1}
+        base = [lake.change(page, f"P {page}", 10, version_id=next(numbers), **size) for page in pages]
         warehouse.load_snapshot(lake.snapshot([base], namespace=namespace))
     for hour in range(3):
         # files overlap: the last minutes are in the next one as well
@@ -65,9 +63,8 @@ def test_the_size_of_a_project_is_that_of_its_pages_at_the_end_of_each_hour(lake
         warehouse.publish()
         columns = "article_id, name, change_type, event_at, version_id, event_id, size_bytes, character_count"
         found = warehouse.sql(f"SELECT {columns} FROM articles_at(?) WHERE namespace_id = 0", [lake.hour(2)])
-        warehouse.load_snapshot(
-            lake.snapshot([[dict(zip(columns.split(", "), row, strict=True)) for row in found.rows]])
-        )
+        pages = [dict(zip(columns.split(", "), row, strict=True)) for row in found.rows]
+        warehouse.load_snapshot(lake.snapshot([pages]))
     warehouse.publish()
     sizes = warehouse.sql(
         "SELECT namespace_id, hour_at, article_count, size_bytes, character_count FROM project_size('enwiki')"

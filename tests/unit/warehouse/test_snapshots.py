@@ -80,19 +80,16 @@ def test_repeated_pages_count_once_wherever_they_stand(lake, warehouse, state):
 
 def test_changes_before_beside_and_after_the_snapshot(lake, warehouse, state):
     """The boundary is minute 140: updates before it do not count, deletes always do."""
-    warehouse.load_hour(
-        lake.hour(0), [lake.file(0, [lake.change(7, "Gone in a gap", 5), lake.change(1, "A", 6, abstract="old")])]
-    )
+    first = [lake.change(7, "Gone in a gap", 5), lake.change(1, "A", 6, abstract="old")]
+    warehouse.load_hour(lake.hour(0), [lake.file(0, first)])
     warehouse.apply_changes()
     assert articles(warehouse) == [(1, "A"), (7, "Gone in a gap")]
-    warehouse.load_snapshot(
-        lake.snapshot([[lake.change(1, "A", 90), lake.change(2, "Lingers", 80), lake.change(3, "C", 150)]])
-    )
+    base = [lake.change(1, "A", 90), lake.change(2, "Lingers", 80), lake.change(3, "C", 150)]
+    warehouse.load_snapshot(lake.snapshot([base]))
     warehouse.apply_changes()
     assert articles(warehouse) == [(1, "A"), (2, "Lingers"), (3, "C")]
-    warehouse.load_hour(
-        lake.hour(1), [lake.file(1, [lake.change(2, "Lingers", 100, "delete"), lake.change(8, "Too old", 119)])]
-    )
+    second = [lake.change(2, "Lingers", 100, "delete"), lake.change(8, "Too old", 119)]
+    warehouse.load_hour(lake.hour(1), [lake.file(1, second)])
     warehouse.load_hour(lake.hour(2), [lake.file(2, [lake.change(9, "Beside", 145), lake.change(1, "Moved", 145)])])
     warehouse.apply_changes()
     assert articles(warehouse) == [(1, "Moved"), (3, "C"), (9, "Beside")]
@@ -102,9 +99,8 @@ def test_changes_before_beside_and_after_the_snapshot(lake, warehouse, state):
 def test_replaced_versions_stay_and_older_ones_go(lake, warehouse):
     made = [lake.snapshot([[lake.change(1, "A", minute)]]) for minute in (100, 200, 300, 400)]
     loads = [warehouse.load_snapshot(snapshot, keep_replaced=1) for snapshot in made]
-    assert [load.dropped_versions for load in loads] == [
-        *((), (), (made[0].snapshot_version,), (made[1].snapshot_version,))
-    ]
+    first, second, *_ = ((one.snapshot_version,) for one in made)
+    assert [load.dropped_versions for load in loads] == [(), (), first, second]
     assert warehouse.snapshot_versions(datasets.SNAPSHOT_ARTICLES) == {
         made[0].snapshot_id: {one.snapshot_version: START for one in made[2:]}
     }
@@ -261,12 +257,10 @@ def test_question_for_one_version_opens_its_files_only(lake, warehouse):
         if path != new.files[0].path:
             zeros(path)
     (hour,) = ask(warehouse, "SELECT max(source_at) FROM snapshots")[0]
-    assert warehouse.sql(
-        "SELECT html FROM article_bodies WHERE source_at = ? AND project_id = 'enwiki'", [hour]
-    ).rows == [("new",)]
-    assert warehouse.sql(
-        "SELECT name FROM snapshot_articles WHERE snapshot_version = ?", [new.snapshot_version]
-    ).rows == [("A",)]
+    query = "SELECT html FROM article_bodies WHERE source_at = ? AND project_id = 'enwiki'"
+    assert warehouse.sql(query, [hour]).rows == [("new",)]
+    query = "SELECT name FROM snapshot_articles WHERE snapshot_version = ?"
+    assert warehouse.sql(query, [new.snapshot_version]).rows == [("A",)]
     with pytest.raises(QueryError):
         warehouse.sql("SELECT html FROM article_bodies")
 

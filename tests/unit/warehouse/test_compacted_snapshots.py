@@ -17,7 +17,7 @@ from resources.lake import LakeError, Layout
 from resources.warehouse import Warehouse
 from resources.warehouse.database.connect import answer
 from resources.warehouse.views.lake import make_views, sources
-from tests.builds import looking, shown
+from tests.builds import ask, looking, shown
 from tests.unit.warehouse.conftest import compact, rewritten
 from tests.unit.warehouse.test_loading import count
 
@@ -258,6 +258,18 @@ def test_compacted_hours_show_the_same_bodies_also_after_an_hour_is_loaded_again
     assert [one.read_files for one in compact(compacted, days=3)] == [6]
     found, files = shown_entities(compacted.warehouse)
     assert (found, len(files)) == (rows, 1)
+
+
+def test_the_snapshot_with_the_newest_boundary_lies_underneath_whenever_it_was_exported(lake, warehouse):
+    moments = {minute: lake.hour(0) + timedelta(minutes=minute) for minute in (30, 49, 50, 60)}
+    for minute, hour in ((30, 2), (60, 1)):
+        made = lake.snapshot([[entity(f"Q{minute}", moments[minute], "")]], WIKIDATA, of=SNAPSHOT_ENTITIES)
+        warehouse.load_snapshot(replace(made, exported_at=lake.hour(hour)))
+    # the boundary is minute 50
+    changes = [entity(f"Q{minute}", moments[minute], "") for minute in (49, 50)]
+    warehouse.load_hour(lake.hour(0), [lake.file(0, changes, WIKIDATA, dataset=ENTITY_CHANGES)], dataset=ENTITY_CHANGES)
+    warehouse.apply_entity_changes()
+    assert ask(warehouse, "SELECT entity_id FROM entities ORDER BY ALL") == [("Q50",), ("Q60",)]
 
 
 def test_the_chunks_of_a_snapshot_show_the_same_bodies_when_they_are_compacted(mirror):

@@ -232,11 +232,13 @@ def test_changes_of_visibility_outlast_their_hour(mirror):
 
 
 def test_a_file_that_has_changes_of_visibility_after_all_has_them_once(mirror):
-    hours = {(1, "enwiki", 0): [mirror.lake.change(1, "A", 61, "visibility-change"), mirror.lake.change(1, "A", 62)]}
-    stream(mirror, hours)
+    changes = [mirror.lake.change(1, name, 61, "visibility-change") for name in ("A", "B")]
+    hours = {(1, "enwiki", 0): [*changes, mirror.lake.change(1, "A", 62)]}
+    # of the other namespace no hour is loaded
+    stream(mirror, hours | {(1, "enwiki", 14): [mirror.lake.change(2, "C", 61, "visibility-change")]})
     load(mirror, hours)
-    assert [mirror.warehouse.keep_visibility_changes() for _ in range(2)] == [1, 0]
-    assert ask(mirror.warehouse, "SELECT count(*) FROM visibility_changes") == [(1,)]
+    assert [mirror.warehouse.keep_visibility_changes() for _ in range(2)] == [2, 0]
+    assert ask(mirror.warehouse, "SELECT count(*) FROM visibility_changes") == [(2,)]
     mirror.warehouse.load_hour(mirror.lake.hour(1), [mirror.lake.file(1, hours[1, "enwiki", 0])])
     before = mirror.warehouse.publish().revision
     assert mirror.warehouse.keep_visibility_changes() == 0

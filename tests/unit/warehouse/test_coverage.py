@@ -105,8 +105,9 @@ def test_with_two_snapshots_the_newest_tells_what_is_wanted_and_quiet_hours_lead
     load(lake, warehouse, 5)
     assert warehouse.fill_coverage(["enwiki"], [0], lake.hour(6)) == 1
     assert states(warehouse, lake) == {4: "missing", 5: "loaded"}
-    warehouse.record_statuses([status(hour, HourState.ABSENT) for hour in range(1, 5)])
-    (state,) = warehouse.project_states(published=False)
+    absent = [status(hour, HourState.ABSENT) for hour in range(1, 5)]
+    warehouse.record_statuses([*absent, *(replace(one, namespace_id=10) for one in absent)])
+    state, _ = warehouse.project_states(published=False)
     assert (state.first_gap_at, state.exact_until_at) == (None, lake.hour(6))
     assert state.exact_from_at == lake.hour(0) + timedelta(minutes=100, microseconds=1)
 

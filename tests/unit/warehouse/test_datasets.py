@@ -124,6 +124,7 @@ def test_a_snapshot_replaces_the_version_before(lake, warehouse):
     assert not warehouse.apply_changes().changed
     warehouse.publish()
     assert warehouse.project_states() == exact
+    assert warehouse.sql("SELECT name FROM articles_at(?)", [lake.hour(9)]).rows == [("A",)]
     assert warehouse.sql("SELECT project_id, label FROM cards ORDER BY ALL").rows == [("enwiki", "z"), ("frwiki", "f")]
     assert warehouse.sql("SELECT count(*) FROM rejects WHERE table_name = 'cards'").rows == [(2,)]
     versions = [("cards", "b" * 32), ("cards", "c" * 32), ("snapshot_articles", pages.snapshot_version)]
@@ -182,10 +183,11 @@ def test_a_page_that_was_looked_up_twice_has_one_body_and_an_hour_is_asked_witho
         lake.hour(0), [lake.file(0, [lake.change(2, "C", 1, html="of the hour")])], dataset=datasets.ARTICLE_CHANGES
     )
     files = [answers(1, "A B", "A_B"), answers(2, "A B")]
+    files.append(lake.lookups(180, ("D", lake.change(4, "D", 0, html="watched")), purpose="watch"))
     warehouse.apply_changes()
-    assert [warehouse.load_lookups(files, reload=again) for again in (False, False, True)] == [3, 0, 3]
+    assert [warehouse.load_lookups(files, reload=again) for again in (False, False, True)] == [4, 0, 4]
     applied = warehouse.apply_changes()
-    assert (applied.file_count, applied.lookup_file_count, applied.written_count) == (0, 2, 1)
+    assert (applied.file_count, applied.lookup_file_count, applied.written_count) == (0, 3, 1)
     assert not warehouse.apply_changes().changed
     warehouse.publish()
     found = sorted(warehouse.sql("SELECT article_id, html FROM article_bodies").rows)

@@ -150,7 +150,7 @@ def test_dates_long_past_win_nothing_and_stop_nothing(mirror):
         return line("enwiki", number, version={"identifier": version}, event=event)
 
     place, long_ago, hours = ("enwiki", 0), "0001-01-01T00:00:00Z", [HOUR, HOUR + timedelta(hours=1)]
-    first, second = (f"{hour + timedelta(minutes=1):%Y-%m-%dT%H:%M:%SZ}" for hour in hours)
+    first, second = (f"{hour:%Y-%m-%dT%H:%M:%SZ}" for hour in hours)
     known = {"snapshot_id": "s", "snapshot_version": "2" * 32}
     mirror.bring(datasets.SNAPSHOT_ARTICLES, place, [page(1, 1, long_ago), page(3, 3, long_ago)], HOUR, **known)
     changes = ([page(1, 2, first), page(2, 2, long_ago)], [page(2, 5, second), page(1, 1, long_ago)])

@@ -7,7 +7,8 @@ from datetime import timedelta
 from resources.datasets import ARTICLE_CHANGES, ENTITY_CHANGES
 from resources.tables import HourState
 from resources.warehouse import HourStatus
-from tests.builds import ask
+from resources.warehouse.database.connect import answer
+from tests.builds import ask, shown
 from tests.unit.warehouse.conftest import START
 
 NOT_FOUND = [(100, (("A B", None), ("C", None))), (111, (("A_B", None), ("C", None)))]
@@ -40,6 +41,10 @@ def test_a_title_that_was_not_found_twice_is_gone_until_it_is_found_again_or_som
     warehouse.apply_changes()
     # the deletion is ten minutes older than the first answer, at 90 minutes and a little
     assert names(warehouse, orders) == wanted | {"enwiki": [], "ruwiki": ["A B"]}
+    for minute, titles in ((90, ["A B", "C"]), (92, ["A B"])):
+        with shown(warehouse) as connection:
+            at = "SELECT name FROM articles_at($1, project := 'ruwiki', inexact := true) ORDER BY 1"
+            assert answer(connection, at, [START + timedelta(minutes=minute)]) == [(title,) for title in titles]
 
 
 def test_pages_of_rejected_lines_are_looked_up_until_something_is_known_of_them(lake, warehouse, clock):
@@ -104,9 +109,13 @@ def test_watched_titles_are_due_when_new_or_changed_and_those_not_found_once_a_d
     # a day and a minute ago, and a minute less than a day
     answers = {60: known, 61: [("Seen twice", rows[3])], 359: [("Gone long", None)], 361: [("Gone lately", None)]}
     purposes = {61: "check"}
-    warehouse.load_lookups([lake.lookups(n, *one, purpose=purposes.get(n, "watch")) for n, one in answers.items()])
+    files = [
+        lake.lookups(n, *one, purpose=purposes.get(n, "watch"), namespace=14 if n == 359 else 0)
+        for n, one in answers.items()
+    ]
+    warehouse.load_lookups(files)
     wanted = ["Unknown", "A_B", "Same", "Behind", "Seen twice", "New_one", "Gone long", "Gone lately"]
-    due = [("enwiki", 0, "Unknown"), ("enwiki", 0, "A_B"), ("enwiki", 14, "New_one"), ("enwiki", 0, "Gone long")]
+    due = [("enwiki", 0, "Unknown"), ("enwiki", 0, "A_B"), ("enwiki", 14, "New_one"), ("enwiki", 14, "Gone long")]
     assert warehouse.lookups_due([("enwiki", name) for name in wanted], clock()) == due
     for dataset, state in ((ENTITY_CHANGES, HourState.EMPTY), (ARTICLE_CHANGES, HourState.NOT_YET)):
         warehouse.record_statuses([HourStatus(lake.hour(9), "enwiki", 0, state)], dataset)

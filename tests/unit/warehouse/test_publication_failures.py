@@ -3,14 +3,16 @@
 import errno
 import filecmp
 import os
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import duckdb
 import pytest
 
 from resources import datasets, files
-from resources.warehouse import WarehouseFullError
+from resources.warehouse import WarehouseFullError, publisher
 from resources.warehouse.publisher import Publisher
 from tests.unit.warehouse.killing_steps import PUBLISHING
 
@@ -100,6 +102,7 @@ def test_failure_while_the_file_is_copied_or_synchronized_changes_nothing_and_le
     full = "Disk space or memory ran out, so this run could not publish.*Free disk space"
     for name, error, told, message in (
         ("copy_file_range", OSError(errno.ENOSPC, "No space left on device"), WarehouseFullError, full),
+        ("copy_file_range", OSError(errno.EIO, "Input/output error"), OSError, "Input/output"),
         ("fsync", OSError("Nothing is kept"), OSError, "Nothing is kept"),
     ):
         refuse = Mock(side_effect=error)
@@ -114,7 +117,10 @@ def test_failure_while_the_file_is_copied_or_synchronized_changes_nothing_and_le
     steps, sync, replace = [], files.sync, Path.replace
     monkeypatch.setattr(files, "sync", lambda path: steps.append(path) or sync(path))
     monkeypatch.setattr(Path, "replace", lambda path, to: steps.append((path, to)) or replace(path, to))
-    assert mirror.warehouse.publish().changed
+    # as if each of these steps took a second
+    monkeypatch.setattr(publisher, "time", SimpleNamespace(perf_counter=lambda: len(steps), time_ns=time.time_ns))
+    done = mirror.warehouse.publish()
+    assert (done.changed, done.seconds - done.locked_seconds) == (True, 3)
     # on disk before it is seen, and its name before the publication ends
     copy = steps[-2][0]
     assert steps[-3:] == [copy, (copy, published), published.parent]

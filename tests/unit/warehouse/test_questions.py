@@ -127,8 +127,8 @@ def test_activity_per_hour_and_project(lake, ask):
         [
             lake.change(1, "A", 2, created_at=born, modified_at=born, **sizes, **by_passer),
             lake.change(2, "B", 3, previous_version_id=1, previous_character_count=100, editor_is_bot=True, **sizes),
-            lake.change(2, "B", 4, previous_version_id=2, **by_passer),
-            lake.change(3, "C", 5, "delete", editor_is_bot=True),
+            lake.change(2, "B", 4, previous_version_id=2, event_id=None, **by_passer),
+            lake.change(3, "C", 5, "delete", event_id=None, editor_is_bot=True, **by_passer),
             lake.change(4, "E", 6, event_id="m", previous_version_id=3, is_minor_edit=True, **sizes),
             lake.change(4, "D", 6, "delete", event_id="m"),
             lake.change(5, "F", 7, "visibility-change"),
@@ -171,6 +171,7 @@ def test_deleted_articles_are_those_that_are_gone_and_not_those_that_moved_or_ca
         ],
         [lake.change(4, "P_4", 15, "delete")],
     ]
+    hours[0] = {"enwiki": hours[0], "frwiki": [lake.change(1, "Of another project", 17)]}
     deleted = [(7, "Never seen", 16), (4, "P 4", 15), (1, "P 1", 10)]
     found = ask("SELECT article_id, name, deleted_at FROM deleted_articles", hours)
     assert found == [(*page, lake.hour(0) + timedelta(minutes=minute)) for *page, minute in deleted]
@@ -178,7 +179,7 @@ def test_deleted_articles_are_those_that_are_gone_and_not_those_that_moved_or_ca
 
 def test_most_edited_newest_breaking_reverted_and_vandalized_pages_with_categories_templates_and_titles(lake, ask):
     """The pages of each question are a project."""
-    by = (("A", 1, "x"), ("A", 2, "y"), ("Z", 3, "x"))
+    by = (("A", 1, "x"), ("A", 2, "y"), ("Z", 3, None))
     edits = [lake.change(1, name, minute, editor_name=editor) for name, minute, editor in by]
     edits.append(lake.change(2, "B", 4, editor_name="bot", editor_is_bot=True))
     new = [lake.change(1, "A", 5, created_at=lake.hour(0)), lake.change(3, "C", 6)]
@@ -197,7 +198,9 @@ def test_most_edited_newest_breaking_reverted_and_vandalized_pages_with_categori
     ]
     redirects = [{"name": one, "url": f"w {one}"} for one in ("NYC", "Big_Apple", "Taken")]
     lists = {"categories": [{"name": "Category:X", "url": "u"}, {"name": None, "url": None}], "redirects": redirects}
-    described = lake.change(1, "New York", 1, templates=[{"name": "Template:T", "url": "v"}], **lists)
+    described = lake.change(
+        1, "New York", 1, templates=[{"name": n, "url": "v"} for n in ("Template:T", None)], **lists
+    )
     first = {"edits": edits, "new": new, "odd": odd, "described": [described, lake.change(2, "Taken", 2)]}
     first["another"] = [lake.change(3, "NYC", 3)]  # which hides no redirect of `described`
     query = "SELECT * EXCLUDE (project_id, namespace_id, article_id) FROM most_edited WHERE {}"

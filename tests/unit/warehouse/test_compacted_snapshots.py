@@ -96,9 +96,8 @@ def test_each_version_becomes_one_sorted_file_with_the_same_rows_in_all_columns_
         query += "ORDER BY event_at DESC) = 1"
         rows = sorted(alone.execute(query, [names(mirror.warehouse)]).fetchall())
         done = compact(mirror)
-        assert [(one.merge.span, one.read_files, one.written_files, one.given_up_count) for one in done] == [
-            ("snapshot", 4, 1, 0)
-        ] * 2
+        told = [(one.merge.span, one.read_files, one.written_files, one.given_up_count) for one in done]
+        assert told == [("snapshot", 4, 1, 0)] * 2
         assert content(mirror.warehouse, *OTHERS) == before
         files = sorted(set(names(mirror.warehouse)))
         assert [Path(one).parent.name for one in files] == ["snapshot_articles"] * 2
@@ -273,10 +272,8 @@ def test_the_snapshot_with_the_newest_boundary_lies_underneath_whenever_it_was_e
 
 
 def test_the_chunks_of_a_snapshot_show_the_same_bodies_when_they_are_compacted(mirror):
-    chunks = [
-        [entity(f"Q{one}", mirror.lake.hour(number), number) for one in (7 * number % 5, 10 + number, 30)]
-        for number in range(5)
-    ]
+    names = [(n, (7 * n % 5, 10 + n, 30)) for n in range(5)]
+    chunks = [[entity(f"Q{one}", mirror.lake.hour(n), n) for one in some] for n, some in names]
     mirror.warehouse.load_snapshot(mirror.lake.snapshot(chunks, WIKIDATA, of=SNAPSHOT_ENTITIES))
     mirror.warehouse.apply_entity_changes()
     before, _ = shown_entities(mirror.warehouse)

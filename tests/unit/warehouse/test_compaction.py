@@ -241,10 +241,8 @@ def test_files_that_are_gone_or_hold_other_rows_are_not_taken_in_and_what_is_loa
 
 def test_two_compactions_at_a_time_are_one_too_many(mirror, again):
     again(mirror, first_hours, 2)
-    with (
-        Warehouse(mirror.data).compacting(),
-        pytest.raises(WarehouseBusyError, match=r"more than 0 s, so .* could not compact the lake"),
-    ):
+    busy = r"more than 0 s, so .* could not compact the lake"
+    with Warehouse(mirror.data).compacting(), pytest.raises(WarehouseBusyError, match=busy):
         compact(mirror, days=3)
 
 

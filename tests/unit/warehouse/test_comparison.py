@@ -200,12 +200,8 @@ def test_only_what_was_mirrored_is_compared(mirror):
 
 def test_changes_of_visibility_outlast_their_hour(mirror):
     hours = events(mirror.lake, 1, 3)
-    wanted = [
-        (row["event_id"], row["name"])
-        for of_hour in hours.values()
-        for row in of_hour
-        if row["change_type"] == "visibility-change"
-    ]
+    rows = [row for of_hour in hours.values() for row in of_hour]
+    wanted = [(row["event_id"], row["name"]) for row in rows if row["change_type"] == "visibility-change"]
     kept = "change_type = 'visibility-change' AND event_offset IS NULL"
     found = f"SELECT event_id, name FROM article_changes WHERE {kept}"
     path = stream(mirror, hours)

@@ -2,6 +2,7 @@
 
 import random
 from datetime import UTC, datetime, timedelta
+from itertools import combinations
 
 import duckdb
 import pytest
@@ -101,11 +102,8 @@ def live_rows(rows, order):
 def has_ties(rows, order=by_rule):
     """Return True if an order, by default the rule's, leaves open which row of a title or page is newer."""
     deciding = [row for row in rows if row["change_type"] != "visibility-change"]
-    return any(
-        order(row) == order(other) and (title(row) == title(other) or page(row) == page(other))
-        for index, row in enumerate(deciding)
-        for other in deciding[:index]
-    )
+    pairs = [(row, other) for row, other in combinations(deciding, 2) if order(row) == order(other)]
+    return any(title(row) == title(other) or page(row) == page(other) for row, other in pairs)
 
 
 def comparable(rows):

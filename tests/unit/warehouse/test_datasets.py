@@ -70,9 +70,8 @@ def test_an_hour_is_replaced_with_ledger_rejects_and_coverage_and_the_articles_k
         **{(name, lake.hour(n)): ("missing", None) for name, n in (("enwiki", 1), ("frwiki", 1), ("frwiki", 2))},
         ("enwiki", lake.hour(2)): ("not_yet", None),
     }
-    assert [(row.batch_hour, row.state) for row in warehouse.coverage(dataset=datasets.ARTICLE_CHANGES)] == [
-        (lake.hour(n), "loaded") for n in (0, 3)
-    ]
+    rows = warehouse.coverage(dataset=datasets.ARTICLE_CHANGES)
+    assert [(row.batch_hour, row.state) for row in rows] == [(lake.hour(n), "loaded") for n in (0, 3)]
     assert warehouse.sql("SELECT table_name, raw FROM rejects").rows == [("article_changes", b"x")]
     assert [row.row_count for row in warehouse.summary([lake.hour(0)], dataset=EVENTS)] == [1, 1]
     assert [row.row_count for row in warehouse.summary([lake.hour(0)], dataset=datasets.ARTICLE_CHANGES)] == [1]
@@ -89,9 +88,8 @@ def test_rows_of_another_place_are_noticed_and_a_key_is_loaded_once(lake, wareho
     with pytest.raises(LakeFileError, match="2 rows whose hour, project or namespace differs"):
         warehouse.load_hour(lake.hour(0), [replace(file, project_id="frwiki")], dataset=EVENTS)
     rows = pq.read_table(file.path, partitioning=None)
-    pq.write_table(
-        rows.set_column(rows.column_names.index("thing_id"), EVENTS.table.schema.field("thing_id"), [[7, 7]]), file.path
-    )
+    place, field = rows.column_names.index("thing_id"), EVENTS.table.schema.field("thing_id")
+    pq.write_table(rows.set_column(place, field, [[7, 7]]), file.path)
     load = warehouse.load_hour(lake.hour(0), [file], dataset=EVENTS)
     assert (load.row_count, load.duplicate_count) == (1, 1)
     (audit,) = warehouse.audit([lake.hour(0)], EVENTS)
@@ -163,9 +161,8 @@ def test_an_entity_and_a_page_of_one_hour_and_place_hide_nothing_of_each_other(l
     assert entities == [("Q0", 1), ("Q1", 1), ("Q7", 2), ("Q8", 2)]
     entities = warehouse.sql("SELECT entity_id, version_id, event_id FROM entities ORDER BY ALL").rows
     assert entities == [("Q0", 2, None), ("Q1", 2, None), ("Q7", 5, None), ("Q8", None, "b")]
-    assert warehouse.sql("SELECT batch_hour, count(*) FROM article_bodies GROUP BY ALL ORDER BY ALL").rows == [
-        (lake.hour(number), 2) for number in range(2)
-    ]
+    bodies = warehouse.sql("SELECT batch_hour, count(*) FROM article_bodies GROUP BY ALL ORDER BY ALL").rows
+    assert bodies == [(lake.hour(number), 2) for number in range(2)]
     warehouse.rebuild_entities()
     assert ask(warehouse, "SELECT entity_id FROM internal.ended_entities") == [("Q9",)]
     warehouse.drop_project("wikidatawiki")
@@ -179,9 +176,8 @@ def test_a_page_that_was_looked_up_twice_has_one_body_and_an_hour_is_asked_witho
         page = lake.change(1, "A B", 0, html=f"h{number}")
         return lake.lookups(60 * number, *((name, page) for name in spellings))
 
-    warehouse.load_hour(
-        lake.hour(0), [lake.file(0, [lake.change(2, "C", 1, html="of the hour")])], dataset=datasets.ARTICLE_CHANGES
-    )
+    file = lake.file(0, [lake.change(2, "C", 1, html="of the hour")])
+    warehouse.load_hour(lake.hour(0), [file], dataset=datasets.ARTICLE_CHANGES)
     files = [answers(1, "A B", "A_B"), answers(2, "A B")]
     files.append(lake.lookups(180, ("D", lake.change(4, "D", 0, html="watched")), purpose="watch"))
     warehouse.apply_changes()

@@ -195,10 +195,8 @@ def test_a_damaged_file_of_the_stream_hinders_no_publication(make, again, caplog
     assert mirror.warehouse.publish().changed
     names = {path.name for path in lost[0].parent.iterdir()}
     assert {f"{lost[0].name}.damaged", f"{waits.name}.damaged"} < names
-    assert (
-        f"{lost[0].name}.damaged. Its events are missing until the stream or the hourly files deliver them again"
-        in caplog.text
-    )
+    told = f"{lost[0].name}.damaged. Its events are missing until the stream or the hourly files deliver them again"
+    assert told in caplog.text
     assert mirror.warehouse.sql("SELECT count(*) > 0 FROM live_changes").rows == [(True,)]
     assert mirror.warehouse.sql("SELECT count(*) > 0 FROM articles_live").rows == [(True,)]
 

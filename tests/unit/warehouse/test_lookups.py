@@ -102,17 +102,12 @@ def test_watched_titles_are_due_when_new_or_changed_and_those_not_found_once_a_d
     warehouse.apply_changes()
     # the service was behind the mirror or ahead of it
     known = [("A_B", rows[0] | {"event_at": lake.hour(0), "version_id": 1}), ("Same", rows[1] | {"event_at": START})]
-    known += [
-        ("Behind", rows[2] | {"event_at": lake.hour(1), "version_id": 60}),
-        ("Seen twice", rows[3] | {"event_at": START, "version_id": 1}),
-    ]
+    known.append(("Behind", rows[2] | {"event_at": lake.hour(1), "version_id": 60}))
+    known.append(("Seen twice", rows[3] | {"event_at": START, "version_id": 1}))
     # a day and a minute ago, and a minute less than a day
     answers = {60: known, 61: [("Seen twice", rows[3])], 359: [("Gone long", None)], 361: [("Gone lately", None)]}
-    purposes = {61: "check"}
-    files = [
-        lake.lookups(n, *one, purpose=purposes.get(n, "watch"), namespace=14 if n == 359 else 0)
-        for n, one in answers.items()
-    ]
+    own = {61: {"purpose": "check"}, 359: {"purpose": "watch", "namespace": 14}}
+    files = [lake.lookups(n, *one, **own.get(n, {"purpose": "watch"})) for n, one in answers.items()]
     warehouse.load_lookups(files)
     wanted = ["Unknown", "A_B", "Same", "Behind", "Seen twice", "New_one", "Gone long", "Gone lately"]
     due = [("enwiki", 0, "Unknown"), ("enwiki", 0, "A_B"), ("enwiki", 14, "New_one"), ("enwiki", 14, "Gone long")]
@@ -148,9 +143,8 @@ def test_pages_are_looked_up_until_they_are_read_after_the_end_of_a_lost_hour(la
     at_its_end = 120 - 7 / 60e6  # minutes, to which `lookups` adds 7 microseconds
     warehouse.load_lookups([lake.lookups(119, ("Early", pages[0])), lake.lookups(at_its_end, ("In_time", pages[1]))])
     # neither a page of the watch list is certain, nor one that was not found once
-    warehouse.load_lookups(
-        [lake.lookups(130, ("Never", pages[2]), purpose="watch"), lake.lookups(131, ("Early", None), purpose="check")]
-    )
+    watched = lake.lookups(130, ("Never", pages[2]), purpose="watch")
+    warehouse.load_lookups([watched, lake.lookups(131, ("Early", None), purpose="check")])
     warehouse.load_lookups([lake.lookups(140, ("In time", pages[1]))])
     found = [(project, name) for project, _, name in warehouse.uncertain_pages(["enwiki", "frwiki"], [0], 10, clock())]
     assert found == [("enwiki", "Never"), ("enwiki", "Early")]

@@ -53,9 +53,8 @@ def library(tmp_path_factory):
 
 
 def test_nothing_published_yet_is_said(warehouse):
-    with pytest.raises(
-        NotPublishedError, match=r"run the pipeline once \(`wme run`\)\. .* only `wme publish` publishes\."
-    ) as told:
+    todo = r"run the pipeline once \(`wme run`\)\. .* only `wme publish` publishes\."
+    with pytest.raises(NotPublishedError, match=todo) as told:
         warehouse.sql("SELECT 1")
     assert str(warehouse.published_path.absolute()) in str(told.value)
 
@@ -84,11 +83,8 @@ def test_bodies_have_one_row_per_page_revision_and_hour(library, lake):
     assert result.columns == ("article_id", "version_id", "batch_hour", "html")
     first, second = lake.hour(0), lake.hour(1)
     assert result.rows == [(1, 1001, first, "<p>a1"), (1, 1061, second, "<p>a2"), (2, 1002, first, "<p>b")]
-    joined = (
-        "SELECT name, wikitext FROM articles JOIN article_bodies USING (project_id, article_id, version_id, source_at) "
-        "ORDER BY 1"
-    )
-    assert library.sql(joined).rows == [("B", "b"), ("C", "a2")]
+    joined = "articles JOIN article_bodies USING (project_id, article_id, version_id, source_at)"
+    assert library.sql(f"SELECT name, wikitext FROM {joined} ORDER BY 1").rows == [("B", "b"), ("C", "a2")]
 
 
 def test_question_for_an_hour_opens_the_files_of_that_hour_only_and_finds_one_body_of_a_page(lake, warehouse):
@@ -114,10 +110,12 @@ def test_tables_columns_and_comments_are_the_declared_ones(library):
     stored = {dataset.name for dataset in datasets.datasets()}
     wanted = {table.name: table.narrow if table.name in stored else table for table in datasets.tables()}
     here = "FROM {} WHERE database_name = 'warehouse' AND schema_name = 'main' AND NOT internal"
-    columns = library.sql(
+    query = (
         f"SELECT table_name, column_name, comment {here.format('duckdb_columns()')} ORDER BY table_name, column_index"
-    ).rows
-    assert columns == [(name, one.name, one.description) for name, table in sorted(wanted.items()) for one in table]
+    )
+    assert library.sql(query).rows == [
+        (name, one.name, one.description) for name, table in sorted(wanted.items()) for one in table
+    ]
     described = library.sql(
         f"SELECT table_name, comment {here.format('duckdb_tables()')} UNION ALL "
         f"SELECT view_name, comment {here.format('duckdb_views()')}"

@@ -66,9 +66,8 @@ def test_the_size_of_a_project_is_that_of_its_pages_at_the_end_of_each_hour(lake
         pages = [dict(zip(columns.split(", "), row, strict=True)) for row in found.rows]
         warehouse.load_snapshot(lake.snapshot([pages]))
     warehouse.publish()
-    sizes = warehouse.sql(
-        "SELECT namespace_id, hour_at, article_count, size_bytes, character_count FROM project_size('enwiki')"
-    ).rows
+    columns = "namespace_id, hour_at, article_count, size_bytes, character_count"
+    sizes = warehouse.sql(f"SELECT {columns} FROM project_size('enwiki')").rows
     assert [(row[1], row[0]) for row in sizes] == [(lake.hour(hour), ns) for hour in range(3) for ns in (0, 14)]
     for hour in range(3):
         query = (

@@ -104,9 +104,8 @@ def test_replaced_versions_stay_and_older_ones_go(lake, warehouse):
     assert warehouse.snapshot_versions(datasets.SNAPSHOT_ARTICLES) == {
         made[0].snapshot_id: {one.snapshot_version: START for one in made[2:]}
     }
-    assert ask(warehouse, "SELECT snapshot_version FROM snapshots ORDER BY boundary_at") == [
-        *((made[2].snapshot_version,), (made[3].snapshot_version,))
-    ]
+    found = ask(warehouse, "SELECT snapshot_version FROM snapshots ORDER BY boundary_at")
+    assert found == [(one.snapshot_version,) for one in made[2:]]
     assert counts(warehouse)[:2] == [2, 2]
     assert not warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 350)]]), keep_replaced=2).is_base
     assert warehouse.apply_changes().renewed_projects == ("enwiki",)
@@ -192,10 +191,8 @@ def test_files_that_are_not_whole_change_nothing(lake, warehouse):
         with pytest.raises(LakeFileError, match=words):
             warehouse.load_snapshot(snapshot)
     zeros(two.path)
-    with pytest.raises(
-        LakeFileError,
-        match=rf"(?s)^1 of the files of snapshot .* could not be loaded .*: lake file {two.path} \(.*Remove these",
-    ):
+    damaged = rf"(?s)^1 of the files of snapshot .* could not be loaded .*: lake file {two.path} \(.*Remove these"
+    with pytest.raises(LakeFileError, match=damaged):
         warehouse.load_snapshot(bad)
     with pytest.raises(LakeFileError, match="1 of its 2 files"):
         warehouse.load_snapshot(replace(bad, files=(one, one)))
@@ -237,11 +234,12 @@ def test_bodies_of_snapshots_and_hours_are_one_join_away(lake, warehouse):
     warehouse.load_hour(lake.hour(1), [lake.file(1, [base[2], lake.change(1, "A", 110, html="a1")], rejects=[b"x"])])
     warehouse.load_snapshot(lake.snapshot([[lake.change(4, "F", 1, html="f0")]], "frwiki"))
     assert warehouse.publish().lake_file_count == 5
-    joined = (
-        "SELECT name, html FROM articles JOIN article_bodies USING (project_id, article_id, version_id, source_at) "
-        "ORDER BY name"
-    )
-    assert warehouse.sql(joined).rows == [("A", "a1"), ("C", "c0"), ("F", "f0")]
+    joined = "articles JOIN article_bodies USING (project_id, article_id, version_id, source_at)"
+    assert warehouse.sql(f"SELECT name, html FROM {joined} ORDER BY name").rows == [
+        ("A", "a1"),
+        ("C", "c0"),
+        ("F", "f0"),
+    ]
     unique = "SELECT count(*), count(DISTINCT (project_id, article_id, version_id, source_at)) FROM article_bodies"
     assert warehouse.sql(unique).rows == [(7, 7)]
 

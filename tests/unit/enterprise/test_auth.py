@@ -245,6 +245,9 @@ def test_a_password_is_changed_with_token_in_body_and_header(make_client, fake, 
     for proposed, advice in (("Third-Pass-3!", "Check the previous"), ("weak", "The new password does not contain 8 ")):
         with pytest.raises(errors.AuthenticationError, match=rf"password\)\. Nothing was changed\. {advice}"):
             client.account.change_password(PASSWORD, proposed)
+    fake.script("/v1/change-password", error_reply(422, "Weak"))
+    with pytest.raises(errors.InvalidRequest, match=r"422 \(Weak\)\. Nothing was changed\. .*at least 8 characters"):
+        client.account.change_password(PASSWORD, "Third-Pass-3!")
     fake.revoke()
     assert client.account.refresh().logged_in
     fake.password = "Another-Pass-2!"
@@ -302,10 +305,12 @@ def test_a_store_that_cannot_be_used_or_is_locked_is_said_and_a_full_disk_keeps_
     client.account.login()
     path = tmp_path / "state" / "tokens.json"
     before = path.read_bytes()
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", Mock(side_effect=OSError(28, "No space left on device")))
-        with pytest.raises(errors.DiskFull, match="No space left on device"):
-            client.account.refresh()
+    fails = {28: (errors.DiskFull, "disk is full"), 30: (errors.StateError, "Mount the file system read-write, or")}
+    for number, (kind, words) in fails.items():
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", Mock(side_effect=OSError(number, "The reason")))
+            with pytest.raises(kind, match=words):
+                client.account.refresh()
     assert path.read_bytes() == before
     assert sorted(p.name for p in path.parent.iterdir()) == ["tokens.json", "tokens.json.lock"]
     monkeypatch.setattr(token_store, "_LOCK_SECONDS", 0.05)

@@ -19,11 +19,12 @@ LIST = "/v2/batches/2026-11-01/05"
 
 
 def test_a_list_keeps_the_bytes_of_the_answer(client, fake):
-    raw = b'[ {"identifier":"wiki",  "name":"Wikipedia","new_field":{"a":1.5e0}} ]\n'
+    raw = b' [ {"identifier":"wiki",  "name":"Wikipedia","new_field":{"a":1.5e0}} ]\n'
     fake.script("/v2/codes", Reply(200, raw, {"Content-Type": "application/json", "Set-Cookie": "a=b"}))
     listing = client.lists.reference("codes")
     assert listing.raw == raw
     assert [code.identifier for code in listing] == ["wiki"]
+    assert listing.typed(models.Entry) == listing.records
     assert listing.records[0].model_extra == {"name": "Wikipedia", "new_field": {"a": 1.5}}
     assert (len(listing), listing.url_path) == (1, "/v2/codes")
     client.lists.reference("codes")

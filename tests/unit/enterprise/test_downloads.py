@@ -278,9 +278,10 @@ def test_a_redirect_from_an_encrypted_to_an_open_connection_is_refused(make_clie
         client.lists._api._location(answer, PATH, "get it")
 
 
-def test_a_relative_redirect_is_followed_without_the_token(client, fake, batch, target, hour, content):
+@pytest.mark.parametrize("status", [302, 303, 307, 308])
+def test_a_relative_redirect_is_followed_without_the_token(client, fake, batch, target, hour, content, status):
     # a page of HTML instead of it is waited out
-    fake.script(PATH + "/download", html_reply(200), Reply(302, b"", {"Location": "/objects/here"}))
+    fake.script(PATH + "/download", html_reply(200), Reply(status, b"", {"Location": "/objects/here"}))
     fake.script("/objects/here", Reply(200, content))
     assert client.hours.download(hour, batch, target).unit_count == 2
     assert target.read_bytes() == content

@@ -295,6 +295,9 @@ def test_a_wrong_clock_is_said_once_and_one_a_little_off_is_not(make_client, fak
     told = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     advice = "Hours and token lifetimes depend on the clock: correct it (time synchronization)."
     assert told == [f"This machine's clock is {words} the service's. {advice}"]
+    skewed(days=9)  # by another time it is said again
+    client.lists.reference("codes")
+    assert "9 days ahead of the service's" in caplog.messages[-1]
 
 
 def test_hours_and_their_retention_are_counted_by_the_services_clock(client, fake, skewed, clock, hour):

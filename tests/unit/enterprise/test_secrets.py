@@ -32,6 +32,10 @@ def signature_error(request):
     return Reply(403, f"<Error><StringToSign>{request.query}</StringToSign></Error>".encode())
 
 
+def odd_headers(connection):
+    connection.sendall(b"HTTP/1.1 200 OK\r\nno header\r\n\r\n")
+
+
 def logged_in(make_client):
     client = make_client()
     client.account.login()
@@ -76,6 +80,7 @@ FAILURES = {
     "store cuts": lambda c, f, b: (f.cut(*[10] * 9), b(c())),
     "store drops": lambda c, f, b: (f.script("/objects/*", *[Reply(drop=True)] * 9), b(c())),
     "store 500": lambda c, f, b: (f.script("/objects/*", *[Reply(500, b"SIGNEDSECRET")] * 9), b(c())),
+    "store of odd headers": lambda c, f, b: (f.script("/objects/*", *[Reply(raw=odd_headers)] * 9), b(c())),
     "wrong bytes": lambda c, f, b: (f.script("/objects/*", *[Reply(200, b"no")] * 9), b(c())),
     "signed nonsense": lambda c, f, b: (redirected(f, "gopher://h/o"), b(c())),
     "malformed address": lambda c, f, b: (redirected(f, "http://127.0.0.1:70000/o", 9), b(c())),

@@ -32,6 +32,7 @@ class TestPositions:
         positions = Positions(NOW, {5: 17, 40: 3})
         # a partition may go back, as when the service numbers its events anew
         positions.committed({6: 8, 5: 12}, {5: NOW + timedelta(hours=2)})
+        positions.committed({}, {7: NOW + timedelta(minutes=30)})
         begin = "2025-03-09T07:30:00.000Z"
         assert positions.body((1,)) == {
             "parts": [1], "offsets": {"5": 12, "6": 8}, "since_per_partition": dict.fromkeys(("7", "8", "9"), begin),
@@ -39,7 +40,8 @@ class TestPositions:
         # no moment is in the future, which the service refuses
         assert positions.body((1,), NOW + timedelta(hours=1), by_moment=True) == {
             "parts": [1],
-            "since_per_partition": dict.fromkeys("6789", begin) | {"5": "2025-03-09T08:30:00.000Z"},
+            "since_per_partition": dict.fromkeys("689", begin)
+            | {"5": "2025-03-09T08:30:00.000Z", "7": "2025-03-09T08:00:00.000Z"},
         }
         assert positions.body((8,), NOW - timedelta(hours=1))["since_per_partition"]["41"] == "2025-03-09T06:30:00.000Z"
 
@@ -336,11 +338,12 @@ class TestAnswersAndRefusals:
 class TestLongRecords:
     """A record of 64 MB over each of ten connections is not in memory ten times."""
 
-    def test_what_comes_behind_a_record_that_is_too_long_is_kept(self):
+    def test_what_comes_behind_a_record_that_is_too_long_is_kept(self, caplog):
         records = Records(10)
         pieces = (b"x" * 11, b"x\nnext\n", b"y" * 12, b"\nlast\n")
         assert [records.feed(piece) for piece in pieces] == [b"", b"next\n", b"", b"last\n"]
-        assert records.left_out == 2
+        told = [message.partition(" was ")[0] for message in caplog.messages]
+        assert (records.left_out, told) == (2, [f"A stream record of {size} bytes" for size in (11, 12)])
 
     def test_one_connection_at_a_time_puts_a_long_record_together(self, monkeypatch):
         turns, go_on, wait = threading.Semaphore(0), threading.Event(), Connection._wait_for_turn

@@ -147,3 +147,41 @@ def test_a_lookup_brings_a_page_in_parts_without_its_event_or_as_an_article_if_i
     ):  # fmt: skip
         (record,) = look(client, pages[0], fields=fields).json()
         assert record.keys() == {*found} & pages[0].keys()
+
+
+WIKITEXT = """Lead.
+== A ==
+* one
+then
+{|
+|-
+| x || y
+|}
+{|
+| z
+|}
+=== B ===
+'''bold''' [[Some page|label]]<ref group=n>noted</ref>
+=== C ===
+[[Category:Kept out]]
+== D ==
+[[File:Kept.jpg]] within
+"""
+
+
+def test_sections_nest_and_tables_are_numbered_within_their_section():
+    def shape(section):
+        parts = section.get("has_parts")
+        return section["name"], parts and [shape(one) if one["type"] == "section" else one["type"] for one in parts]
+
+    page = {"identifier": 1, "is_part_of": {"identifier": "enwiki", "url": "https://w"}, "namespace": {"identifier": 0}}
+    page |= {"name": "P", "date_modified": "2026-11-20T05:00:00Z"}
+    record = structured(page | {"article_body": {"wikitext": WIKITEXT}})
+    nested = ["list", "paragraph", "table", "table", ("B", ["paragraph"]), ("C", None)]
+    found = [*map(shape, record["sections"])]
+    assert found == [("Abstract", ["paragraph"]), ("A", nested), ("D", ["paragraph"])]
+    assert [(one["identifier"], len(one["rows"])) for one in record["tables"]] == [("a_table1", 1), ("a_table2", 1)]
+    paragraph = record["sections"][1]["has_parts"][4]["has_parts"][0]
+    link = {"url": "https://w/wiki/Some_page", "text": "label"}
+    assert paragraph == paragraph | {"value": "bold label", "links": [link]}
+    assert structured(page) is None

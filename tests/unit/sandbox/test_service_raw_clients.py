@@ -5,12 +5,16 @@ import socket
 from contextlib import ExitStack
 from datetime import timedelta
 from http.client import HTTPResponse
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 from tests.unit.sandbox.conftest import NOW, small_sandbox
 
+#: Heads of requests: Java, Node, Go and PHP.
+_, *HEADS = Path(__file__).with_name("heads.txt").read_text().split("\n\n# ")
+JAVA, NODE, GO, PHP = (one.partition("\n")[2] for one in HEADS)
 SINCE = f"{NOW - timedelta(hours=48):%Y-%m-%dT%H:%M:%SZ}"
 FRENCH = {"field": "identifier", "value": "frwiki"}
 
@@ -46,36 +50,12 @@ def events(answer):
     return [json.loads(answer.readline()) for _ in range(3)]
 
 
-# the Java `HttpClient` asks for an upgrade with the first request of each connection
-JAVA = """
-    POST {path} HTTP/1.1
-    Connection: Upgrade, HTTP2-Settings
-    Content-Length: {length}
-    Host: {{host}}
-    HTTP2-Settings: AAEAAEAAAAIAAAAAAAMAAAAAAAQBAAAAAAUAAEAAAAYABgAA
-    Upgrade: h2c
-    User-Agent: Java-http-client/21.0.2
-    Accept: application/x-ndjson
-    Authorization: Bearer {{token}}
-    Content-Type: application/json
-"""
-
-
 def java(path, fields):
     content = json.dumps(fields).encode()
     return JAVA.format(path=path, length=len(content)), content
 
 
 BOUNDARY = "--------------------------302476498238714906154621"
-NODE = """
-    POST {path} HTTP/1.1
-    content-type: multipart/form-data; boundary={boundary}
-    Authorization: Bearer {{token}}
-    Accept: application/x-ndjson, */*;q=0.5
-    Host: {{host}}
-    Connection: close
-    Transfer-Encoding: chunked
-"""
 
 
 def node(path, fields):
@@ -106,19 +86,6 @@ def test_java_and_node_log_in_filter_and_read_a_stream(client, send, write):
         assert record["event"]["partition"] == 4
 
 
-GO = """
-    GET /v2/articles HTTP/1.1
-    Host: {{host}}
-    User-Agent: WME/Go-SDK
-    Content-Length: {length}
-    Accept: application/x-ndjson
-    Authorization: Bearer {{token}}
-    Cache-Control: no-cache
-    Connection: keep-alive
-    Content-Type: application/json
-"""
-
-
 @pytest.mark.parametrize(
     "more",
     [
@@ -133,17 +100,6 @@ def test_go_sends_a_body_with_get_and_times_that_are_not_set(send, more):
     content = json.dumps({"parts": [0], "since_per_partition": {"0": SINCE}} | more).encode()
     for record in events(send(GO.format(length=len(content)), content, realtime=True)):
         assert record["event"]["partition"] == 0
-
-
-PHP = """
-    {method} {path} HTTP/1.1
-    Host: {{host}}
-    User-Agent: GuzzleHttp/7
-    {authorization}
-    Accept: application/json
-    Content-Type: application/json
-    Content-Length: {length}
-"""
 
 
 @pytest.mark.parametrize("authorization", ["X-Nothing: 1", "Authorization: Bearer ", "Authorization: Bearer junk"])

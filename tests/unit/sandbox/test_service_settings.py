@@ -62,7 +62,7 @@ def test_the_identity_is_what_shapes_the_data(tmp_path, corpus):
     assert base.corpus_digest is None
 
 
-def test_the_command_line_carries_all_settings(tmp_path, corpus):
+def test_the_command_line_carries_all_settings_and_the_environment_what_is_imported_from(tmp_path, corpus, monkeypatch):
     elsewhere = NOW.astimezone(timezone(timedelta(hours=2)))
     owner = tmp_path / "owner.lock"
     process = {"port": 8080, "idle": 12.25, "owner": owner, "prepare": 3}
@@ -74,6 +74,8 @@ def test_the_command_line_carries_all_settings(tmp_path, corpus):
         assert options.identity == given.identity
     with_accounts = Settings(state=tmp_path, account=("free",), quota=("free:batch=1",))
     assert command_line(with_accounts) == command_line(Settings(state=tmp_path))
+    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
+    assert child_environment()["PYTHONPATH"] == f"{Path(__file__).resolve().parents[3]}{os.pathsep}/elsewhere"
 
 
 @pytest.mark.parametrize(("words", "sentence"), refused("commands"))
@@ -156,9 +158,3 @@ def test_options_of_accounts_are_read(tmp_path):
     assert options.temporary == (("new", "group_1"),)
     assert options.quota == (("free", "snapshot", 2), ("ada@example.org", "chunk", 0))
     assert options.admit == (("::1/128", "group_1"), ("127.0.0.0/8", "group_3"))
-
-
-def test_what_a_process_imports_from_is_kept_for_its_sandbox(monkeypatch):
-    root = Path(__file__).resolve().parents[3]
-    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
-    assert child_environment() == {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}/elsewhere"}

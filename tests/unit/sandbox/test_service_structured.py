@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from pathlib import Path
 from unittest.mock import ANY
 
 import pytest
@@ -149,26 +150,6 @@ def test_a_lookup_brings_a_page_in_parts_without_its_event_or_as_an_article_if_i
         assert record.keys() == {*found} & pages[0].keys()
 
 
-WIKITEXT = """Lead.
-== A ==
-* one
-then
-{|
-|-
-| x || y
-|}
-{|
-| z
-|}
-=== B ===
-'''bold''' [[Some page|label]]<ref group=n>noted</ref>
-=== C ===
-[[Category:Kept out]]
-== D ==
-[[File:Kept.jpg]] within
-"""
-
-
 def test_sections_nest_and_tables_are_numbered_within_their_section():
     def shape(section):
         parts = section.get("has_parts")
@@ -176,7 +157,8 @@ def test_sections_nest_and_tables_are_numbered_within_their_section():
 
     page = {"identifier": 1, "is_part_of": {"identifier": "enwiki", "url": "https://w"}, "namespace": {"identifier": 0}}
     page |= {"name": "P", "date_modified": "2026-11-20T05:00:00Z"}
-    record = structured(page | {"article_body": {"wikitext": WIKITEXT}})
+    text = Path(__file__).with_name("sections.wikitext").read_text()
+    record = structured(page | {"article_body": {"wikitext": text}})
     nested = ["list", "paragraph", "table", "table", ("B", ["paragraph"]), ("C", None)]
     found = [*map(shape, record["sections"])]
     assert found == [("Abstract", ["paragraph"]), ("A", nested), ("D", ["paragraph"])]

@@ -175,25 +175,19 @@ RANDOM = os.urandom(500_000).hex().encode()
 LIGHT = os.urandom(500).hex().encode() * 1000
 BEFORE, BEHIND = line_of(1, b"")
 CASES = {
-    # name: pieces, rows, rejects, MiB at the peak
+    # name: pieces, then rows, rejects and MiB at the peak
     "short records, line feeds and tiny bad lines": (
         [(SHORT, 40), (b"\n" * 1_000_000, 30), (b"{}\n[]\n1\n\xff\n" * 10_000, 25)],
-        200_000,
-        1_000_000,
-        512,
+        (200_000, 1_000_000, 512),
     ),
-    "bad lines of 250 MB": ([(b'{"name":"', 1), (LIGHT, 250), (b"\n", 1)], 0, 1, 512),
+    "bad lines of 250 MB": ([(b'{"name":"', 1), (LIGHT, 250), (b"\n", 1)], (0, 1, 512)),
     "bad lines of 1 MB, and one of texts alone": (
         [(b"x" + LIGHT + b"\n", 60), (b'{"x":[', 1), (b'"",' * 300_000, 18), (b'""]}\n', 1)],
-        0,
-        61,
-        512,
+        (0, 61, 512),
     ),
     "records and bad lines of 60 MB": (
         [(BEFORE, 1), (RANDOM, 60), (BEHIND, 1), ("🐿".encode(), 1), (LIGHT, 60), (BEHIND, 1)],
-        1,
-        1,
-        512 + 12 * 64,
+        (1, 1, 512 + 12 * 64),
     ),
 }
 
@@ -201,7 +195,7 @@ CASES = {
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the peak is read from /proc")
 @pytest.mark.parametrize("case", CASES)
 def test_memory_of_a_conversion_is_bounded(tmp_path, case):
-    pieces, row_count, reject_count, bound = CASES[case]
+    pieces, (row_count, reject_count, bound) = CASES[case]
     size = archive_of(tmp_path / "a.tar.gz", pieces)
     found = converted(tmp_path, 2, 1, 0)
     assert found["made"] == [[row_count, reject_count, size]]

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,9 +31,7 @@ def test_counts_and_places(lake, rows, tmp_path):
     assert (made.update_count, made.delete_count, made.visibility_change_count) == (6, 3, 1)
     sizes = (archive.path.stat().st_size, len(lines), made.path.stat().st_size)
     assert (made.archive_bytes, made.ndjson_bytes, made.lake_bytes) == sizes
-    assert made.converted
-    assert made.seconds > 0
-    assert made.digest == digest_of(archive)
+    assert (made.converted, made.seconds > 0, made.digest) == (True, True, digest_of(archive))
     assert made.path == archive.lake_file(lake.layout, "article_changes", made.digest)
     assert made.rejects_path == archive.lake_file(lake.layout, "rejects", made.digest)
     assert {row["batch_hour"] for row in rows(made.path)} == {lake.hour}
@@ -161,6 +160,15 @@ def test_columns_are_encoded_as_they_are_declared(lake):
             assert (leaf.bloom_filter_offset is not None) is column.lookup
             assert (leaf.bloom_filter_length or 0) >= metadata.num_rows * column.lookup  # otherwise it excludes nothing
             assert leaf.compression == "ZSTD" or not column.body
+
+
+def test_rows_and_rejects_have_the_level_that_is_asked_for(lake):
+    rng = random.Random(1)
+    texts = [" ".join(rng.choices(["lake", "river", "sea", "spring"], k=200)) for _ in range(100)]
+    records = [lake.record(n, abstract=text) for n, text in enumerate(texts)]
+    made = [lake.elsewhere(str(n)).convert(*records, *map(str.encode, texts), level=n) for n in (1, 19)]
+    for low, high in zip(*[(one.path, one.rejects_path) for one in made], strict=True):
+        assert high.stat().st_size < 0.9 * low.stat().st_size
 
 
 @pytest.mark.usefixtures("small_blocks")

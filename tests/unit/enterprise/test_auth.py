@@ -5,6 +5,7 @@ import json
 import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from unittest.mock import Mock, create_autospec
 
 import pytest
@@ -305,12 +306,16 @@ def test_a_store_that_cannot_be_used_or_is_locked_is_said_and_a_full_disk_keeps_
     client.account.login()
     path = tmp_path / "state" / "tokens.json"
     before = path.read_bytes()
-    fails = {28: (errors.DiskFull, "disk is full"), 30: (errors.StateError, "Mount the file system read-write, or")}
-    for number, (kind, words) in fails.items():
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "fsync", Mock(side_effect=OSError(number, "The reason")))
-            with pytest.raises(kind, match=words):
-                client.account.refresh()
+    land = partial(client.lists.land, client.lists.reference("codes"), tmp_path / "codes.json")
+    for number, kind, words in (
+        (28, errors.DiskFull, ("disk is full", "`land` could not .* Free up")),
+        (30, errors.StateError, ("Mount the file system read-write, or", "`land` could not .* permissions")),
+    ):
+        for call, told in zip((client.account.refresh, land), words, strict=True):
+            with monkeypatch.context() as patch:
+                patch.setattr(os, "fsync", Mock(side_effect=OSError(number, "The reason")))
+                with pytest.raises(kind, match=told):
+                    call()
     assert path.read_bytes() == before
     assert sorted(p.name for p in path.parent.iterdir()) == ["tokens.json", "tokens.json.lock"]
     monkeypatch.setattr(token_store, "_LOCK_SECONDS", 0.05)

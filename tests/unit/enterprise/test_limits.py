@@ -14,6 +14,7 @@ import pytest
 
 from resources.enterprise import Limits, RetryPolicy, errors, models
 from resources.enterprise.download import object_reader
+from resources.enterprise.download.partial import Part
 from resources.enterprise.http import bounds, transport
 from tests.unit.enterprise.conftest import QUICK
 from tests.unit.enterprise.loopback import Reply, Sender, error_reply
@@ -255,3 +256,7 @@ def test_the_floor_of_free_disk_holds_before_a_download_and_on_the_way(make_clie
     assert sum(written) <= 17 << 20
     monkeypatch.undo()
     assert client.hours.download(hour, batch, target).resumed_bytes >= 16 << 20
+    # one that has room for exactly the bytes that are missing
+    there = Part.path_of(target := target.with_name("b.tar.gz"))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: real._replace(free=(20 << 20) + 1000 - there.stat().st_size))
+    assert client.hours.download(hour, batch, target).fetched

@@ -240,11 +240,13 @@ class TestAnswersAndRefusals:
         busy, seen = ServiceUnavailable("Busy (503). Later."), []
         results = iter([*[busy] * 4, [b"{}\n"]])
 
-        def pieces(*_):
+        def pieces(_parts, deadline, _by_moment):
             found = next(results)
             if found is busy:
                 raise busy
+            deadline.extend(-3_599)
             yield from found
+            assert deadline.left() > 3_000, "data gives it another hour"
 
         def pause(connection, seconds):
             seen.append((seconds, connection.failing_since))

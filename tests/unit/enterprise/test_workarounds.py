@@ -58,6 +58,10 @@ def test_what_a_library_raises_is_an_error_of_the_client(kind):
     client = workarounds.guarded(type("Client", (), {"ask": ask, "redactor": Redactor()}))()
     with pytest.raises(UnexpectedAnswer, match=rf"^`ask` failed on an unexpected value \({kind.__name__}: odd\)"):
         client.ask()
+    client.redactor.learn("NeverShown1")
+    ask.side_effect = kind("x" * 280 + "NeverShown1")  # where the message is cut
+    with pytest.raises(UnexpectedAnswer, match=r"x\[hid"):
+        client.ask()
 
 
 def test_answers_are_read_from_a_file_that_can_be_replaced(fake):

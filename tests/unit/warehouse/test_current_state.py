@@ -305,7 +305,7 @@ def test_checks_look_at_the_newest_applied_hours_and_count_both_kinds_of_finding
     for hour in range(2):
         rows = [lake.change(10 * hour + n, f"P {hour}{n}", 60 * hour + n) for n in range(1 + 2 * hour)]
         warehouse.load_hour(lake.hour(hour), [lake.file(hour, rows)])
-    warehouse.apply_changes()
+    assert warehouse.apply_changes().hours == (lake.hour(0), lake.hour(1))
     clock.now += timedelta(hours=1)
     entity = {"entity_id": "Q1", "change_type": "update", "event_at": START}
     warehouse.load_hour(START, [lake.file(0, [entity], "wikidatawiki", dataset=ENTITY_CHANGES)], dataset=ENTITY_CHANGES)

@@ -26,8 +26,9 @@ def idle(instances):
 
 def test_one_serves_file_after_file_and_nothing_passes_on(instances, tmp_path):
     with instances.connection() as connection:
-        [kept] = connection.execute("SELECT txid_current() > 0, current_setting('TimeZone')").fetchall()
-        assert kept == (True, "UTC")
+        asked = [f"current_setting('{name}_known_extensions')" for name in ("autoinstall", "autoload")]
+        query = f"SELECT txid_current() > 0, current_setting('TimeZone'), {', '.join(asked)}"
+        assert connection.execute(query).fetchall() == [(True, "UTC", False, False)]
         attach(connection, tmp_path / "one.duckdb")
         connection.execute("CREATE TABLE here AS SELECT 1 AS n")
         connection.execute("CREATE TEMP TABLE passing AS SELECT 1 AS n")

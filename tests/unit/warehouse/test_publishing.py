@@ -142,6 +142,12 @@ def test_views_and_macros_of_another_version_are_made_anew(published, library):
 
     wanted = made(library)
     assert made(published) == wanted
+    # what did not change is not made again
+    with duckdb.connect(published.build_path) as connection:
+        connection.execute("CREATE VIEW by_us AS SELECT 1; CREATE OR REPLACE VIEW internal.live_window AS FROM by_us")
+    assert published.publish({"service": "another"}).changed
+    query = "SELECT view_name FROM duckdb_views() WHERE contains(sql, 'by_us') ORDER BY ALL"
+    assert published.sql(query).rows == [("by_us",), ("live_window",)]
     with duckdb.connect(published.build_path) as connection:
         connection.execute("DROP VIEW titles; DROP MACRO TABLE find_article; DROP TABLE about")
         connection.execute(

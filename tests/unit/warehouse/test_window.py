@@ -115,7 +115,7 @@ def test_hours_that_leave_are_read_from_the_lake_in_all_columns_and_types(mirror
     hours = before["article_changes"]["batch_hour"].to_pylist()
     assert move(mirror, 2) == plan.row_count == sum(hour < mirror.lake.hour(2) for hour in hours)
     assert native_hours(mirror) == [2]
-    assert mirror.warehouse.published_window() is None, "not yet"
+    assert (mirror.warehouse.published_window(), mirror.warehouse.publish().changed) == (None, True), "only with it"
     with mirror.warehouse._connector.build("look") as connection:
         assert cold_files(connection, PROJECTS[1:2]) == cold_files(connection) != []
         assert cold_files(connection, ["a", "z"]) == []

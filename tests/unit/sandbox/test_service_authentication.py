@@ -4,6 +4,7 @@ import hashlib
 import json
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from unittest.mock import ANY, Mock
 
 import jwt
@@ -341,8 +342,9 @@ def test_keys_and_accounts_outlive_the_sandbox(tmp_path, signing_key):
         with started() as accounts:
             assert accounts.login(name, given)
     (state / "account.json").write_text('{"username": "sandbox", "password": 1}')
-    with pytest.raises(ValueError, match=r"account\.json is damaged\. Nothing was changed\."), started():
+    with pytest.raises(ValueError, match=r"account\.json is damaged\. Nothing was changed\.") as caught, started():
         pass
+    assert str(state) not in str([fd.resolve() for fd in Path("/proc/self/fd").iterdir()]), caught  # closed as well
     (state / "account.json").unlink()
     (state / "account.part").touch()  # of a start that was killed
     with started() as accounts:

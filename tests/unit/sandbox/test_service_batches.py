@@ -9,6 +9,7 @@ import pytest
 import requests
 
 from resources.sandbox.store import object_index
+from resources.sandbox.world.world import micros
 from tests.unit.sandbox.conftest import FILE_KEYS, small_sandbox, wait_until
 
 
@@ -26,6 +27,8 @@ class TestLists:
         assert [record["identifier"] for record in records] == ["enwiki_namespace_0", "frwiki_namespace_0"]
         assert list(records[0]) == FILE_KEYS
         assert records[0] == client.archive.record
+        assert client.call(client.HOUR.replace("batches", "batches/wikidata")).json() == []
+        assert client.sandbox.topics["wikidata-article"].hour(micros(client.NOW) // 3_600_000_000) == []
         assert f'"size":{{"value":{records[0]["size"]["value"]}e0,"unit_text":"MB"}}' in answer.text
 
     def test_one_record(self, client):

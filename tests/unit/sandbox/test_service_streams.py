@@ -21,6 +21,7 @@ from resources.sandbox.api.stream_parameters import Beginning, _beginning, _from
 from resources.sandbox.api.streams import Streaming, _positions
 from resources.sandbox.clock import Clock
 from resources.sandbox.store.archives import partition
+from resources.sandbox.store.topics import Reader
 from resources.sandbox.world.world import micros
 from tests.unit.sandbox.conftest import NOW, refused, small_sandbox
 
@@ -192,6 +193,21 @@ def test_a_query_names_positions_which_are_not_past_the_end(streams):
     assert everything == Beginning(tuple(range(50)), dict.fromkeys(range(50), NOW), {}, 10)
     times = _positions(topic, Beginning((0, 1), {0: NOW - KEPT, 1: NOW}, {}, 1), now)
     assert times == {0: topic.offsets_at(micros(NOW - KEPT))[0], 1: live[1]}
+
+
+def test_a_reader_begins_at_its_earliest_offset_and_after_days_at_what_is_still_retained(streams):
+    topic, now, hour = streams.sandbox.topics["wikidata-article"], micros(NOW), 3_600_000_000
+    early, late = (topic.offsets_at(now - back * hour) for back in (9, 2))
+    positions = dict(enumerate([early[0], *late[1:25]]))
+    reader = Reader(topic, positions)
+    for since, until in ((now - 9 * hour, now), (now + 47 * hour // 2, now + 143 * hour // 2)):
+        events = [event for one in range(since // hour, until // hour + 1) for event in topic.hour(one)]
+        kept = (event for event in events if since <= event.published <= until and event.partition in positions)
+        wanted = [event for event in kept if event.offset >= positions[event.partition]]
+        found = []
+        while more := list(reader.due(until)):
+            found += more
+        assert sorted(found) == sorted(wanted) != []
 
 
 MANY = {str(number): 1 for number in range(51)}

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from resources.sandbox.clock import Clock
+from resources.sandbox.preparation import Preparation
 from resources.sandbox.settings import Settings
 from resources.sandbox.store.archived_world import ArchivedWorld
 from resources.sandbox.world.text.words import stock_of
@@ -71,6 +73,11 @@ def test_pages_borrow_records_of_their_language(folder, tmp_path):
             assert record["watchers_count"] == 31
             assert "categories" not in record
             assert "abstract" not in record
+    # the records are read once, and by one worker, because each of them has them in memory
+    world = world_of(folder, tmp_path / "state", projects=("frwiki", "ruwiki"))
+    assert len({id(world._wiki(project).writer._texts) for project in world.wikis if project != "wikidatawiki"}) == 1
+    prepared = Preparation(world._settings, world, {}, Clock())
+    assert (prepared._asked._max_workers, prepared._ahead) == (1, prepared._asked)
     # a language without records borrows from all
     records = bodies(world_of(folder, tmp_path / "state", projects=("ruwiki",)), "ruwiki")
     assert set(map(lender, records)) == {"Ligne", "Liste", "Packed 0", "Packed 1", "Seul"}

@@ -9,6 +9,7 @@ from itertools import islice
 import pytest
 
 from resources.sandbox.settings import Settings
+from resources.sandbox.store.archived_world import _nanoseconds
 from resources.sandbox.world import scripts
 from resources.sandbox.world.pages import Kind
 from resources.sandbox.world.schedule import HOUR as HOUR_MICROS
@@ -270,6 +271,8 @@ def test_lines_escape_what_gos_encoder_escapes_and_instants_drop_trailing_zeros(
     assert instant(1_700_000_000_000_000) == "2023-11-14T22:13:20Z"
     assert instant(1_700_000_000_084_000) == "2023-11-14T22:13:20.084Z"
     assert instant(1_700_000_000_084_001) == "2023-11-14T22:13:20.084001Z"
+    told = [_nanoseconds(1_700_000_000 * 10**9 + more) for more in (0, 10, 10**8)]
+    assert told == [f"2023-11-14T22:13:20{fraction}Z" for fraction in ("", ".00000001", ".1")]
 
 
 def test_titles_never_repeat_and_those_of_pages_that_a_small_world_does_not_make_belong_to_nobody(tmp_path):

@@ -12,8 +12,9 @@ from unittest.mock import Mock
 import pytest
 
 from resources.sandbox.clock import Clock
+from resources.sandbox.preparation import Task
 from resources.sandbox.settings import Settings
-from resources.sandbox.store.archived_world import ArchivedWorld
+from resources.sandbox.store.archived_world import STRUCTURED, WIKIDATA, ArchivedWorld
 from resources.sandbox.store.exports import Exports, Turn
 from resources.sandbox.store.snapshot_store import Export, SnapshotStore
 from resources.sandbox.world.census import Standing
@@ -157,8 +158,9 @@ MEASURE = """
 import pathlib, sys
 from datetime import datetime
 from resources.sandbox.clock import Clock
+from resources.sandbox.preparation import Task
 from resources.sandbox.settings import Settings
-from resources.sandbox.store.archived_world import ArchivedWorld
+from resources.sandbox.store.archived_world import STRUCTURED, WIKIDATA, ArchivedWorld
 from resources.sandbox.store.exports import Exports, Turn
 articles, rate, body, chunk = map(int, sys.argv[3:])
 world = ArchivedWorld(Settings(state=pathlib.Path(sys.argv[1]), projects=("enwiki",), namespaces=(0,),
@@ -246,3 +248,10 @@ def test_archives_of_two_served_exports_and_of_those_for_either_account_and_to_c
     coming, _ = world.snapshot_times(name, START + 24 * HOUR)
     others = {(exports.turn(name, free=True).started, 0), (coming, 0)}
     assert calls == [others | {(clock.now(), serial) for serial in one} for one in ({1}, {1, 2}, {2, 3})]
+
+
+def test_a_worker_makes_the_export_that_its_task_names():
+    world = Mock()
+    for serial, (area, contents) in enumerate((("", world), (WIKIDATA, world), (STRUCTURED, world.structured))):
+        Task("name", START, serial, area).make(world)
+        contents.snapshot.assert_called_with("name", START, serial=serial)

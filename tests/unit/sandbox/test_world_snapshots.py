@@ -113,7 +113,8 @@ class TestForm:
         assert sorted(by_number) == sorted(text for _, text in members)
         assert by_number != [text for _, text in members]
 
-    def test_a_single_member(self, world, tmp_path):
+    def test_a_single_member(self, world, tmp_path, monkeypatch):
+        monkeypatch.setattr("resources.sandbox.store.snapshot_store.PIECE_BYTES", 1_000)
         single = ArchivedWorld(settings_in(tmp_path, single_member=True)).snapshot(ARTICLES, START)
         ((info, text),) = members_of(single.path)
         many = world.snapshot(ARTICLES, START)

@@ -162,34 +162,25 @@ def test_interrupt_of_a_prompt_gives_the_terminal_its_echo_back(tmp_path, accoun
 
 
 WATCHED = "import os, signal, threading, time; from pipelines.process import interrupts\n"
+#: Programs, which end by these signals.
+PROGRAMS = {
+    "one that was ignored, as after nohup, stays so": """
+signal.signal(signal.SIGHUP, signal.SIG_IGN); interrupts.watch()
+os.kill(os.getpid(), signal.SIGHUP); os.kill(os.getpid(), signal.SIGINT); signal.pause()""",
+    # Dagster installs a handler for each step of a run, whatever was there before
+    "an ignored interrupt stays ignored while Dagster has a handler of its own": """
+signal.signal(signal.SIGINT, signal.SIG_IGN); interrupts.watch()
+signal.signal(signal.SIGINT, signal.default_int_handler); os.kill(os.getpid(), signal.SIGINT)
+signal.signal(signal.SIGINT, signal.SIG_IGN); os.kill(os.getpid(), signal.SIGTERM); signal.pause()""",
+    "what cannot be tidied holds nobody up": """
+interrupts.watch()
+with interrupts.tidied(threading.Event().wait):
+    os.kill(os.getpid(), signal.SIGTERM)
+    while True: time.sleep(0.1)""",
+}
+ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGTERM)
 
 
-@pytest.mark.parametrize(
-    ("code", "number"),
-    [
-        pytest.param(
-            "signal.signal(signal.SIGHUP, signal.SIG_IGN); interrupts.watch()\n"
-            "os.kill(os.getpid(), signal.SIGHUP); os.kill(os.getpid(), signal.SIGINT); signal.pause()",
-            signal.SIGINT,
-            id="one that was ignored, as after nohup, stays so",
-        ),
-        pytest.param(
-            # Dagster installs a handler for each step of a run, whatever was there before
-            "signal.signal(signal.SIGINT, signal.SIG_IGN); interrupts.watch()\n"
-            "signal.signal(signal.SIGINT, signal.default_int_handler); os.kill(os.getpid(), signal.SIGINT)\n"
-            "signal.signal(signal.SIGINT, signal.SIG_IGN); os.kill(os.getpid(), signal.SIGTERM); signal.pause()",
-            signal.SIGTERM,
-            id="an ignored interrupt stays ignored while Dagster has a handler of its own",
-        ),
-        pytest.param(
-            "interrupts.watch()\n"
-            "with interrupts.tidied(threading.Event().wait):\n"
-            "    os.kill(os.getpid(), signal.SIGTERM)\n"
-            "    while True: time.sleep(0.1)",
-            signal.SIGTERM,
-            id="what cannot be tidied holds nobody up",
-        ),
-    ],
-)
-def test_a_signal_ends_a_program_with_a_sentence(code, number):
+@pytest.mark.parametrize(("number", "code"), [*zip(ENDS, PROGRAMS.values(), strict=True)], ids=PROGRAMS)
+def test_a_signal_ends_a_program_with_a_sentence(number, code):
     assert ran(sys.executable, "-c", WATCHED + code, timeout=60) == (128 + number, "", f"{SENTENCE}\n")

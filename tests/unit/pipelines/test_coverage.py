@@ -120,37 +120,29 @@ def test_older_gaps_are_counted_from_the_first_loaded_hour_on(survey):
     assert (place.older_gap_count, place.older_gap_at) == (2, NEWEST - timedelta(hours=7))
 
 
-#: Hours that are looked at, states in the ledger, states of the cells (u: unknown, o: outside), and sentences.
+#: Hours that are looked at, states in the ledger, states of the cells (u: unknown, o: outside), and gaps with theirs.
 GAPS = [
     # before the mirror began there is no gap, unless a run could still bring the hour in
-    (6, "ppmlll", "oomlll", [f"11:00: missing. {LOST}"]),
+    (6, "ppmlll", "oomlll", {"11:00": "m"}),
     # nor between an hour that was only asked for and the first loaded
-    (8, "a  mlll", "oaoomlll", [f"11:00: missing. {LOST}"]),
+    (8, "a  mlll", "oaoomlll", {"11:00": "m"}),
     # a mirror without a file has begun with the first hour that was asked for
-    (3, "  m", "oom", [f"14:00: missing. {LOST}"]),
+    (3, "  m", "oom", {"14:00": "m"}),
     # what is behind the last known hour is told by its age
-    (4, "lll     ", "uuuu", []),
+    (4, "lll     ", "uuuu", {}),
     # hours in a row are one sentence
-    (
-        9,
-        "lemlmmmpl",
-        "lemlmmmpl",
-        [
-            f"08:00: missing. {LOST}",
-            f"10:00 to 2026-03-04 12:00 (3 hours): missing. {LOST}",
-            f"13:00: past_retention. {LOST}",
-        ],
-    ),
+    (9, "lemlmmmpl", "lemlmmmpl", {"08:00": "m", "10:00 to 2026-03-04 12:00 (3 hours)": "m", "13:00": "p"}),
     # at the end, and without a row
-    (5, "l lmm", "lulmm", [f"11:00: unknown. {UNKNOWN}", f"13:00 to 2026-03-04 14:00 (2 hours): missing. {LOST}"]),
+    (5, "l lmm", "lulmm", {"11:00": "u", "13:00 to 2026-03-04 14:00 (2 hours)": "m"}),
 ]
 
 
-@pytest.mark.parametrize(("hours", "letters", "states", "sentences"), GAPS, ids=lambda value: str(value)[:20])
-def test_gaps_are_told_hours_in_a_row_in_one_sentence(survey, hours, letters, states, sentences):
+@pytest.mark.parametrize(("hours", "letters", "states", "found"), GAPS, ids=lambda value: str(value)[:20])
+def test_gaps_are_told_hours_in_a_row_in_one_sentence(survey, hours, letters, states, found):
     (place,) = survey(hours=hours, enwiki=letters)
     assert [cell.state for cell in place.cells] == [STATES[letter] for letter in states]
-    assert told([place]) == [f"enwiki namespace 0 2026-03-04 {sentence}" for sentence in sentences]
+    whys = {when: f"{STATES[state]}. {UNKNOWN if state == 'u' else LOST}" for when, state in found.items()}
+    assert told([place]) == [f"enwiki namespace 0 2026-03-04 {when}: {why}" for when, why in whys.items()]
 
 
 def test_hours_that_failed_alike_with_files_of_their_own_are_one_sentence(survey):
@@ -226,8 +218,7 @@ def test_map_is_coloured_on_a_terminal_and_brighter_where_more_happened():
     shown = drawn([place, busy], 80, force_terminal=True, color_system="truecolor", no_color=False)
     row = next(line for line in shown.splitlines() if line.startswith("enwiki 0"))
     styles = re.findall(r"\x1b\[([\d;]+)m([LM])\x1b\[0m", row)
-    assert [letter for _, letter in styles] == list("LLLM")
-    assert len({style for style, _ in styles}) == 4
+    assert ([letter for _, letter in styles], len({style for style, _ in styles})) == (list("LLLM"), 4)
     assert styles[2] in re.findall(r"\x1b\[([\d;]+)m([LM])\x1b\[0m", shown.splitlines()[-1])  # the legend's
 
 

@@ -33,7 +33,7 @@ STREAM: Final = {
     "is_running": ("stream_running", "1 if a process is reading the stream, otherwise 0."),
     "newest_published_at": ("stream_newest_event_timestamp_seconds", "Publication time of the newest stored event."),
     "lag_seconds": ("stream_lag_seconds", "Age of the newest stored event."),
-    "kept_until": ("stream_kept_until_timestamp_seconds", "Time when the service stops retaining the unread events."),
+    "kept_until": ("stream_kept_until_timestamp_seconds", "Time up to which all events are stored."),
     "events_per_second": ("stream_events_per_second", "Number of events per second in the newest run."),
 }
 

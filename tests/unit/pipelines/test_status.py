@@ -31,12 +31,10 @@ from tests.unit.pipelines.conftest import ONE, Mirror
 
 def test_a_mirror_that_is_up_to_date_needs_nothing_and_all_is_said_of_one_publication(whole, monkeypatch):
     status = whole.status(4, hours=5, min_free_gb=0)
-    assert status.troubles == []
-    assert [len(place.cells) for place in status.places] == [5]
+    assert (status.troubles, [len(place.cells) for place in status.places]) == ([], [5])
     facts = dict(status.facts)
     assert (facts["articles"], facts["changes"], facts["rejects"]) == ("1", "5", "0")
-    assert status.coverage[0][:3] == ("enwiki", 0, 5)
-    assert status.coverage[0][-1] == whole.lake.hour(4)
+    assert (status.coverage[0][:3], status.coverage[0][-1]) == (("enwiki", 0, 5), whole.lake.hour(4))
     cells = whole.status(4, hours=2, min_free_gb=0).places[0].cells
     assert [cell.batch_hour for cell in cells] == [whole.lake.hour(3), whole.lake.hour(4)]
     assert re.fullmatch(r"threads: \d+ workers? within 700 MiB", dict(whole.status(4, memory_mb=700).facts)["engine"])
@@ -62,8 +60,7 @@ def test_a_project_without_a_snapshot_is_neither_exact_nor_healthy(tmp_path):
     mirror.load(0)
     mirror.publish()
     status = mirror.status(0, hours=1, min_free_gb=0)
-    assert status.troubles == [f"enwiki namespace 0: {NO_SNAPSHOT}."]
-    assert status.coverage[0][:3] == ("enwiki", 0, 1)
+    assert (status.troubles, status.coverage[0][:3]) == ([f"enwiki namespace 0: {NO_SNAPSHOT}."], ("enwiki", 0, 1))
     assert status.coverage[0][-3:-1] == (None, None)
     (place,) = statuses.as_json(status)["coverage"]
     assert (place["has_snapshot"], place["exact_from_at"], place["exact_until_at"]) == (False, None, None)
@@ -134,23 +131,31 @@ def test_scheduler_that_does_not_answer_needs_attention_and_hides_nothing(whole,
 def test_how_far_the_stream_is_kept(mirror):
     mirror.publish()
     assert statuses.as_json(mirror.status(4))["stream"] is None
-    lake = LiveLake(Layout(mirror.data), LIVE_CHANGES, ARTICLE_CHANGES)
-    lake.begin(mirror.lake.hour(4), mirror.lake.hour(4))
-    began_at = mirror.lake.hour(4)
+    lake, began_at = (
+        LiveLake(Layout(mirror.data), LIVE_CHANGES, ARTICLE_CHANGES, scope=[("enwiki", 0)]),
+        mirror.lake.hour(4),
+    )
+    before = Run(began_at - ONE, began_at, 70, 80, 90)
+    assert lake.add([line_of(event(8, 0, "d", began_at)) + b"\n"], began_at, run=before) is not None
     run = Run(began_at, began_at + timedelta(seconds=100), 10, 3, 4, reject_count=1, reset_count=2)
     newest = mirror.lake.hour(5) - timedelta(seconds=5)
     older = newest - timedelta(minutes=1)
-    events = event(7, 41, "e", newest), event(8, 1, "f", older)
+    # of partition 9, nothing is mirrored
+    other = event(9, 5, "g", older, is_part_of={"identifier": "dewiki"})
+    events = event(7, 41, "e", newest), event(8, 1, "f", older), other
     lake.add([line_of(one) + b"\n" for one in events], newest, run=run)
     with files.held(mirror.data / "state" / "stream.lock", wait_seconds=0):
         running = mirror.status(4)
     assert dict(running.facts)["stream"] == (
-        "running, 5 s behind, 2 partitions; this run: 2 events, 0.0 a second, 3 reconnects, 0 duplicates dropped, "
+        "running, 5 s behind, 3 partitions; this run: 2 events, 0.0 a second, 3 reconnects, 0 duplicates dropped, "
         "rejected 1 record, 4 events longer than WME_MAX_RECORD_MB, offsets reset 2 times"
     )
     found = json.loads(json.dumps(statuses.as_json(running)))["stream"]
     assert (found["is_running"], found["lag_seconds"], found["events_per_second"]) == (True, 5.0, 0.02)
-    assert found["partitions"]["7"] == {"next_offset": 42, "event_count": 1, "newest_published_at": newest.isoformat()}
+    parts = {"7": (42, 1, newest), "8": (2, 2, older), "9": (6, 0, older)}
+    assert {name: (*one.values(),) for name, one in found["partitions"].items()} == {
+        name: (*counts, at.isoformat()) for name, (*counts, at) in parts.items()
+    }
     assert (found["newest_published_at"], found["kept_until"]) == (newest.isoformat(), newest.isoformat())
     assert (found["run"]["reconnect_count"], found["run"]["connection_count"]) == (3, 10)
     # an event may be newer than this machine's clock: no lag is below zero
@@ -173,7 +178,7 @@ def test_how_far_the_stream_is_kept(mirror):
     mirror.publish()
     assert mirror.warehouse.sql("SELECT lag_seconds FROM stream_state WHERE partition = 7").rows == [(0.0,)]
     rates = "SELECT event_count / events_per_second FROM stream_runs ORDER BY began_at"
-    assert mirror.warehouse.sql(rates).rows == [(100.0,), (None,)]
+    assert mirror.warehouse.sql(rates).rows == [(3600.0,), (100.0,), (None,)]
 
 
 def test_unknown_fields_are_kept_counted_and_told(mirror, monkeypatch):
@@ -275,12 +280,13 @@ def test_figures_of_the_stream_are_metrics(two):
     status = two.status(4, min_free_gb=0)
     status.stream = {
         "is_running": True, "newest_published_at": two.lake.hour(4).isoformat(), "lag_seconds": 2.5,
-        "kept_until": (two.lake.hour(4) + timedelta(hours=48)).isoformat(), "events_per_second": None,
+        "kept_until": two.lake.hour(3).isoformat(), "events_per_second": None,
     }  # fmt: skip
-    samples = parsed(metrics.text(status, two.lake.hour(5)))
+    samples = parsed(text := metrics.text(status, two.lake.hour(5)))
+    assert b"wme_stream_kept_until_timestamp_seconds Time up to which all events are stored.\n" in text
     assert (samples["wme_stream_running",], samples["wme_stream_lag_seconds",]) == (1, 2.5)
     assert samples["wme_stream_newest_event_timestamp_seconds",] == two.lake.hour(4).timestamp()
-    assert samples["wme_stream_kept_until_timestamp_seconds",] == two.lake.hour(52).timestamp()
+    assert samples["wme_stream_kept_until_timestamp_seconds",] == two.lake.hour(3).timestamp()
     assert ("wme_stream_events_per_second",) not in samples
 
 

@@ -190,6 +190,7 @@ def test_failures_agree_with_the_table_and_name_their_dataset(environ, call, ser
         assert line == f"{dataset}: 1 of 2 hours failed. The other hour is loaded."
     assert all(line.startswith(f"- {hours[2]:%Y-%m-%d %H:00}: ") for line in said[1::2])
     assert not any(question in told.out for question in run.EXAMPLES)
+    assert "\n1 hour missing. See `wme status` for commands" in told.out
     call("run", *between(hours[1], hours[2]), "--no-reference", environ=environ).fails(
         "Error: 1 of 2 hours failed.", f"\n- {hours[2]:%Y-%m-%d %H:00}: "
     )

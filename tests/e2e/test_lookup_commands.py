@@ -117,6 +117,8 @@ def test_every_list_and_record_of_snapshots(wme):
     assert snapshot["identifier"] == identifier
     chunks = lines(wme("snapshots", "chunks", identifier))
     assert {chunk["identifier"] for chunk in chunks} == set(snapshot["chunks"])
+    shown = lines(wme("snapshots", "chunks", identifier, "--fields", "identifier"))
+    assert shown == [{"identifier": chunk["identifier"]} for chunk in chunks]
     [chunk] = lines(wme("snapshots", "chunks", identifier, "0"))
     told = wme("snapshots", "chunks", identifier, f"{identifier}_chunk_0", "--fields", "identifier,version")
     assert lines(told) == [{name: chunk[name] for name in ("identifier", "version")}]

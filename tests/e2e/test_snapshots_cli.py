@@ -207,7 +207,9 @@ def test_a_snapshot_replaced_half_way_is_told_with_what_starting_again_costs(env
         f"The service replaced {NAME} after it was planned", "If you start over, the download costs "
     )
     assert not list((archive / NAME).glob("*.set.json"))
-    call("snapshots", "download", "--chunks", NAME, environ=environ).done("files from other versions or forms")
+    sizes = [path.stat().st_size for path in (archive / NAME).iterdir()]
+    told = f"contains {len(sizes)} files from other versions or forms ({size_text(sum(sizes))})."
+    call("snapshots", "download", "--chunks", NAME, environ=environ).done(told)
     service.exports.clear()
 
 

@@ -41,8 +41,7 @@ def test_status_tells_how_the_mirror_stands(filled, call, service, hours):
     # the loaded hours stand beside one another, those after them are not known yet
     for project in ("enwiki", "frwiki"):
         cells = cells_of(told, project)
-        assert len(cells) == 48
-        assert cells.strip("-?") == "LL"
+        assert (len(cells), cells.strip("-?")) == (48, "LL")
     assert "L loaded (brighter for more changes)" in told.out
     assert "- outside the mirrored range" in told.out
 

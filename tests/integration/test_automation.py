@@ -1,6 +1,7 @@
 """The sensors of snapshots, publications and the stream, and the checks that are asked for alone."""
 
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import dagster as dg
@@ -18,7 +19,8 @@ from resources import datasets, files
 from resources.datasets import ARTICLE_CHANGES
 from resources.datasets.live import Step, files_of
 from resources.enterprise import StreamOptions
-from resources.formatting import hour_text
+from resources.formatting import hour_text, moment_text
+from resources.warehouse import Warehouse
 from tests.builds import close_all
 from tests.integration.daemon import FAILURE, STARTED, Daemon, ask_checks
 
@@ -69,21 +71,26 @@ def test_snapshots_are_asked_for_once_per_version_and_published_like_hours(daemo
     assert again.partition_key == request.partition_key
 
 
-def test_publishing_is_asked_for_once_per_set_of_pending_hours_and_checks_alone_look_at_two_days(daemon, later):
+def test_publishing_is_asked_for_once_per_set_of_pending_hours_and_checks_alone_look_at_two_days(
+    daemon, later, monkeypatch
+):
     first_hour, second_hour = daemon.offered()[-2:]
     assert daemon.tick("publish_pending").skip_message == ALL_PUBLISHED
     assert daemon.materialize([first_hour]).success
     (first,) = daemon.tick("publish_pending").run_requests
     (again,) = daemon.tick("publish_pending").run_requests
     assert again.run_key == first.run_key  # the daemon makes one run of it
+    with monkeypatch.context() as patch:  # more was loaded, and none of it hours or snapshots
+        patch.setattr(Warehouse, "unpublished_revision", lambda _: 999)
+        assert daemon.tick("publish_pending").run_requests[0].run_key != first.run_key
     later(HOUR)  # and, if that failed, another
     assert daemon.tick("publish_pending").run_requests[0].run_key != first.run_key
     later(timedelta(0))
 
     # neither a snapshot nor the stream keeps hours from being published, as the pages launch a snapshot as well
     snapshots = frozenset(layers.keys(datasets.SNAPSHOT_ARTICLES))
-    daemon.run(STARTED, "snapshots")
-    daemon.run(STARTED, "stream")
+    for job in ("snapshots", "stream", "lookups", "reference"):
+        daemon.run(STARTED, job)
     daemon.run(STARTED, "__ASSET_JOB", asset_selection=snapshots)
     assert daemon.tick("publish_pending").run_requests
     # but hours do: a run of the daemon, one of a command, and one of the pages
@@ -266,12 +273,12 @@ def test_runs_read_the_stream_one_after_the_other(daemon, monkeypatch):
     assert len(offsets) == sum(one["events"] for one in found)
 
 
-def test_the_stream_is_kept_read_by_one_run_and_left_alone_for_longer_the_oftener_it_fails(daemon, later):
+def test_the_stream_is_kept_read_by_one_run_and_left_alone_for_longer_the_oftener_it_fails(daemon, later, monkeypatch):
     job = daemon.defs.resolve_job_def("stream")
     assert job.tags == {"dagster/max_retries": "0"}
     assert [node.definition.pool for node in job.nodes] == ["stream"]
     assert len(daemon.tick("keep_streaming").run_requests) == 1
-    state = daemon.settings.data / "state"
+    state, looked_at = daemon.settings.data / "state", []
     assert not (state / "stream.lock").exists()
     state.mkdir(parents=True, exist_ok=True)
     with files.held(state / "stream.lock", wait_seconds=0):
@@ -290,6 +297,17 @@ def test_the_stream_is_kept_read_by_one_run_and_left_alone_for_longer_the_oftene
         later(wait + timedelta(seconds=1))
         assert daemon.tick("keep_streaming").run_requests
         later(timedelta(0))
+    # the newest that a sensor asked for counts, and the newest of all for a refusal
+    aged = [
+        SimpleNamespace(dagster_run=one.dagster_run, update_timestamp=one.update_timestamp - number * HOUR / 9)
+        for number, one in enumerate(daemon.instance.get_run_records(dg.RunsFilter(job_name="stream")))
+    ]
+    with monkeypatch.context() as patch:
+        patch.setattr(daemon.instance, "get_run_records", lambda *_, **__: aged)
+        patch.setattr(sensors.discovery, "refusal_of", lambda *given: looked_at.append(given[1:]))
+        message = daemon.tick("keep_streaming").skip_message
+    assert message.endswith(f" start at {moment_text(aged[1].update_timestamp + STREAM_WAITS[-1])} UTC.")
+    assert looked_at == [(aged[0].dagster_run, aged[0].update_timestamp)]
     daemon.run(FAILURE, "stream")  # killed
     assert daemon.tick("keep_streaming").run_requests
     for status in (dg.DagsterRunStatus.NOT_STARTED, STARTED, dg.DagsterRunStatus.CANCELING):

@@ -162,8 +162,7 @@ def test_status_shows_the_workers_and_their_versions(shared, tmp_path, monkeypat
     made, data = shared
     report = collect(Settings(data=data, engine=made.address), 3)
     facts = [f"{name}: {value}" for name, value in report.facts if name in {"engine", "worker"}]
-    assert facts[0] == f"engine: {made.address}: 2 workers"
-    assert len(facts) == 3
+    assert (facts[0], len(facts)) == (f"engine: {made.address}: 2 workers", 3)
     worker = r"worker: worker-[01] on 127\.0\.0\.1: \d+ archives at a time; package "
     assert all(re.match(worker, fact) for fact in facts[1:])
     assert not [trouble for trouble in report.troubles if "worker" in trouble]

@@ -13,9 +13,9 @@ from filelock import FileLock
 
 from assets import current, layers, published
 from assets.layers import EARLIEST, HOUR, hour_of, key_of
-from pipelines.automation import discovery
+from pipelines.automation import discovery, sensors
 from pipelines.automation.discovery import RECHECKS, WAITS, without_busy
-from resources import adapters, datasets
+from resources import adapters, connection, datasets
 from resources.datasets import ARTICLE_CHANGES, last_complete_hour
 from resources.formatting import hour_text, moment_text
 from resources.tables import HourState
@@ -54,16 +54,21 @@ def test_what_discovery_has_loaded_is_not_loaded_again_by_the_schedule(daemon, m
     result = daemon.execute("hour_to_published", asset_selection=request.asset_selection, tags=dict(request.tags))
     assert {one.asset_key.to_user_string() for one in result.get_asset_materialization_events()} == PENDING
     assert daemon.schedule(at).skip_message == f"{hour_text(hour)} UTC is already loaded, and nothing is pending."
-    # where nobody can look, the run itself does, and a sensor waits
+    # where nobody can look, the run itself does, over all datasets, and a sensor waits
+    daemon.change(wikidata=True)
     with FileLock(daemon.settings.data / "state" / "warehouse.lock"):
-        assert [one.partition_key for one in daemon.schedule(at).run_requests] == [key_of(hour)]
+        (request,) = daemon.schedule(at).run_requests
+        assert (request.partition_key, request.asset_selection) == (key_of(hour), None)
         for sensor in ("discover_hours", "publish_pending"):
             assert "Another process has been using the warehouse" in daemon.tick(sensor).skip_message
-    # of two datasets, the one is asked for whose hour is missing
-    daemon.change(wikidata=True)
+    # of two datasets, the one is asked for whose hour is missing, whatever runs over the other
+    daemon.run(STARTED, tags=span_of(hour, hour), asset_selection=frozenset(layers.keys(ARTICLE_CHANGES)))
     (request,) = daemon.schedule(at).run_requests
     assert request.partition_key == key_of(hour)
     assert set(request.asset_selection) == {*layers.keys(datasets.ENTITY_CHANGES), *current.KEYS, published.KEY}
+    empty = [HourStatus(hour, *place, HourState.EMPTY) for place in daemon.settings.scope_of(datasets.ENTITY_CHANGES)]
+    daemon.warehouse.record_statuses(empty, dataset=datasets.ENTITY_CHANGES)
+    assert [one.run_key for one in daemon.schedule(at).run_requests] == [f"{key_of(hour)} loaded"]
 
 
 def test_a_run_that_finds_an_hour_done_leaves_the_earlier_work_in_its_metadata(daemon):
@@ -151,13 +156,17 @@ def test_discovery_asks_for_what_is_not_loaded_and_for_nothing_that_is(daemon):
     assert min(first for first, _ in spans_of(daemon.tick("discover_hours"))) == hours[-5]
 
 
-def test_hours_of_each_mirrored_dataset_are_asked_for_in_runs_of_their_own(daemon):
+def test_hours_of_each_mirrored_dataset_are_asked_for_in_runs_of_their_own(daemon, monkeypatch, later):
+    seconds, opened = set(), connection.client
+    monkeypatch.setattr(connection, "client", lambda *given: seconds.add(given[1:]) or opened(*given))
     first = daemon.offered()[-2]
     daemon.change(wikidata=True, first_hour=first)
     hourly = [ARTICLE_CHANGES, datasets.ENTITY_CHANGES]
     found = daemon.tick("discover_hours").run_requests
     assert {tuple(one.asset_selection) for one in found} == {layers.keys(dataset) for dataset in hourly}
-    assert len({one.run_key for one in found}) == len(found)
+    later(timedelta(minutes=1))  # if a run fails, the next has another key
+    keys = [one.run_key for one in (*found, *daemon.tick("discover_hours").run_requests)]
+    assert (len({*keys}), seconds) == (len(keys), {(sensors._ANSWER_SECONDS,)})
     for number, dataset in enumerate(hourly):
         places = daemon.settings.scope_of(dataset)
         hours = [first + back * HOUR for back in range(6)]
@@ -192,8 +201,8 @@ def test_discovery_leaves_alone_what_is_under_way_and_for_a_while_what_has_faile
     with monkeypatch.context() as patched:
         patched.setattr(discovery, "hindrance", lambda *_: "It would fail again.")
         assert daemon.tick("discover_hours").skip_message == "It would fail again."
-    requested = step_failure | {"dagster/sensor_name": "discover_hours"}
     for number, wait in enumerate((*WAITS, WAITS[-1])):  # the service has the hour, so it is never given up
+        requested = step_failure | {f"dagster/{('sensor', 'schedule')[number % 2]}_name": "of_hours"}
         root = run(FAILURE, half, half, **requested)
         now = datetime.now(UTC)
         waiting = without_busy(hours, daemon.instance, now).waiting

@@ -150,17 +150,14 @@ def test_a_damaged_archive_costs_its_hour_until_the_service_replaces_it(mirror: 
     assert (mirror.states()[bad, "enwiki"], mirror.status_of(good)) == ("missing", "MATERIALIZED")
     # while the service offers the same bytes, the same sentence and no second download
     asked = len(mirror.requests())
-    assert mirror.materialize([bad]).sentence.split("\n")[1:] == [line]
-    assert len(mirror.requests()) == asked
+    assert (mirror.materialize([bad]).sentence.split("\n")[1:], len(mirror.requests())) == ([line], asked)
     assert mirror.loaded() == mirror.truth([good]) | others
 
     mirror.sandbox.faults.clear()
     assert (mirror.materialize(hours).sentence, mirror.loaded()) == ("", mirror.truth(hours))
-    assert set(mirror.states().values()) == {"loaded"}
-    assert mirror.rows("SELECT count(*) FROM rejects") == [(0,)]
+    assert (set(mirror.states().values()), mirror.rows("SELECT count(*) FROM rejects")) == ({"loaded"}, [(0,)])
     assert {mirror.status_of(hour) for hour in hours} == {"MATERIALIZED"}
-    assert mirror.unfinished() == []
-    assert len(mirror.archives(bad)) == 3
+    assert (mirror.unfinished(), len(mirror.archives(bad))) == ([], 3)
 
 
 def test_reference_lists_say_what_failed_and_keep_what_was_there(mirror: Any) -> None:

@@ -68,8 +68,7 @@ def test_what_cannot_be_meant_fails_the_step_with_a_sentence_before_anything_is_
 def test_the_command_line_offers_the_same_under_the_same_names():
     offered = {one.name: one for one in plan_snapshots.params if isinstance(one, click.Option)}
     for name, field in SnapshotOptions.model_fields.items():
-        assert offered[name].opts == [f"--{name.replace('_', '-')}"]
-        assert offered[name].help == field.description
+        assert (offered[name].opts, offered[name].help) == ([f"--{name.replace('_', '-')}"], field.description)
 
 
 def observed(mirror, made):

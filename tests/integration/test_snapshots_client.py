@@ -122,8 +122,7 @@ def test_a_change_in_mid_body_is_noticed(client, sandbox, plan):
     with pytest.raises(errors.StaleSnapshot, match=r"after it was planned: .*_chunk_0 has version .* instead of"):
         client.snapshots.fetch(plan, plan.files[0], export_once)
     assert used(client) == (0, 1)
-    assert landed(plan) == []
-    assert unfinished(plan) == []
+    assert (landed(plan), unfinished(plan)) == ([], [])
     with pytest.raises(errors.StaleSnapshot):
         client.snapshots.download(plan, workers=1)
     assert not [seen for seen in sandbox.requests if seen.path.endswith("_chunk_1")], "others are not begun"

@@ -35,8 +35,7 @@ def test_a_snapshot_that_was_replaced_while_another_was_fetched_is_planned_again
     before = together[1].snapshot.version
     sandbox.exports.export(NAMES[1])
     report = fetch(client, together)
-    assert (report.failures, report.not_begun) == ((), ())
-    assert [plan.identifier for plan, _ in report.done] == NAMES
+    assert (report.failures, report.not_begun, [plan.identifier for plan, _ in report.done]) == ((), (), NAMES)
     assert report.done[1][0].snapshot.version != before
 
 
@@ -46,8 +45,7 @@ def test_what_every_other_snapshot_would_meet_ends_it_and_what_one_meets_alone_d
 ):
     sandbox.faults.add(path=f"/v2/snapshots/{NAMES[0]}/download", kind="status", status=status)
     report = fetch(client, together)
-    assert [name for name, _ in report.failures] == NAMES[:1]
-    assert [plan.identifier for plan, _ in report.done] == begun
+    assert ([name for name, _ in report.failures], [plan.identifier for plan, _ in report.done]) == (NAMES[:1], begun)
     assert report.not_begun == tuple(name for name in NAMES[1:] if name not in begun)
     asked = any(NAMES[1] in seen.path and seen.path.endswith("/download") for seen in sandbox.requests)
     assert asked == bool(begun)

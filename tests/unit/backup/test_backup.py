@@ -81,8 +81,7 @@ def test_what_changed_is_copied_and_what_went_is_counted(data, tmp_path, monkeyp
     told, seen = [], []
     taken = take(data, to, reporter=lambda *words: told.append(words) or nullcontext(seen.append))
     assert (told, sum(seen)) == ([("copy", 8, "B")], 8)
-    assert taken.plan == taking.Plan(2, 8, 2, 5)
-    assert (taken.gone, taken.backup.size_bytes) == ({"lake": 2}, 8 + 5)
+    assert (taken.plan, taken.gone, taken.backup.size_bytes) == (taking.Plan(2, 8, 2, 5), {"lake": 2}, 8 + 5)
     assert (first.path / changed.relative_to(data)).read_bytes() == FILES[changed.relative_to(data).as_posix()]
     assert (taken.backup.path / changed.relative_to(data)).read_bytes() == b"other"
     # the clock has not gone on, and names are in the order of the backups

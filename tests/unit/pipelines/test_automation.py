@@ -3,18 +3,24 @@
 import inspect
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import dagster as dg
 import pytest
 
-from assets.layers import own, unprefixed
+from assets.layers import HOUR, own, unprefixed
+from pipelines.automation import discovery
 from pipelines.automation.discovery import Open
 from pipelines.automation.jobs import build_jobs
 from pipelines.automation.sensors import build_sensors
 from pipelines.definitions import build_defs
 from pipelines.embedding import Prefix, deferred, prefix_of
-from resources import datasets
+from resources import connection, datasets
 from resources.adapters import STREAM_POOL
+from resources.datasets import ARTICLE_CHANGES
+from resources.enterprise.errors import NotPublishedYet, RetentionPassed
+from resources.enterprise.models import Quota
 from resources.settings import Settings
 from tests.declared import also
 
@@ -42,8 +48,7 @@ def test_a_declared_dataset_is_in_the_jobs_and_sensors_of_its_family():
     assert keys(defs, "snapshots") == {"archive/snapshots", "lake/snapshot_articles", "warehouse/snapshot_articles"}
     assert sensors["discover_kept_pages"] == {"kept_pages"}
     # a sensor is shown at no job but those that it starts
-    assert sensors["end_killed_runs"] == set()
-    assert max(map(len, sensors.values())) == 1
+    assert (sensors["end_killed_runs"], max(map(len, sensors.values()))) == (set(), 1)
     assert not any("kept" in job.name for job in build_jobs(datasets.datasets(), datasets.datasets(), Prefix()))
 
 
@@ -51,6 +56,54 @@ def test_hours_that_wait_are_requested_when_the_first_of_them_has_waited():
     moments = [datetime(2026, 11, 1, 5 - hour, 30, tzinfo=UTC) for hour in range(2)]
     told = Open(waiting=dict(zip(moments, reversed(moments), strict=True))).sentence
     assert told.startswith("2 hours missing: 2 failed, and the next run is requested at 2026-11-01 04:30 UTC (runs")
+
+
+def service(absent, quota=None):
+    """A service that has the lists of all hours but these."""
+
+    def listing(hour, _dataset):
+        if hour in absent:
+            raise absent[hour]("It is not there.")
+        return SimpleNamespace(records=[SimpleNamespace(project_id="enwiki", namespace_id=0)])
+
+    account = SimpleNamespace(quotas=lambda: {"batch": quota})
+    return SimpleNamespace(hours=Mock(listing=Mock(side_effect=listing)), account=account)
+
+
+def asked_of(client):
+    return [call.args[0] for call in client.hours.listing.call_args_list]
+
+
+NOW = datetime(2026, 11, 20, 12, 30, tzinfo=UTC)
+HOURS = [NOW.replace(minute=0) - number * HOUR for number in range(10, 0, -1)]
+
+
+def test_hours_are_asked_for_up_to_the_newest_list_that_is_there():
+    client = service({HOURS[-1]: NotPublishedYet, HOURS[-2]: RetentionPassed})
+    assert discovery.published(HOURS, client, NOW, ARTICLE_CHANGES) == HOURS[:-2]
+    assert asked_of(client) == HOURS[:-4:-1]
+    client = service(dict.fromkeys(HOURS, NotPublishedYet))
+    assert discovery.published(HOURS, client, NOW, ARTICLE_CHANGES) == HOURS[:4]
+    assert asked_of(client) == HOURS[:3:-1]
+
+
+SPENT = "The account has used 1,001 of its 1,000 batch units."
+
+
+@pytest.mark.parametrize(
+    ("quota", "told"), [(None, None), (Quota(9, None), None), (Quota(9, 10), None), (Quota(1001, 1000), SPENT)]
+)
+def test_failed_hours_are_asked_for_again_if_names_and_units_allow_it(tmp_path, monkeypatch, quota, told):
+    checked = []
+    monkeypatch.setattr(connection, "check_names", lambda _client, _layout, *names: checked.append(names))
+    settings = Settings(data=tmp_path, projects=("enwiki", "frwiki"))
+    # the newest hour that has surely been published tells the names, or the newest of all
+    for hours, asked in ((HOURS, HOURS[4]), (HOURS[5:], HOURS[-1])):
+        for absent in ({}, {asked: RetentionPassed}):
+            client = service(absent, quota)
+            why = discovery.hindrance(hours, client, settings, NOW, ARTICLE_CHANGES)
+            assert (why and why.partition(" No hours")[0], asked_of(client)) == (told, [asked])
+    assert checked == [(["frwiki"], [0])] * 2
 
 
 def test_the_daily_schedule_pulls_the_reference_lists_and_a_backfill_has_a_run_for_each_day(instance):
@@ -79,15 +132,12 @@ def test_names_keys_checks_and_sensors_begin_with_the_prefix_and_are_found_again
 
     check = prefix.check(whole)
     assert (made.key.path, made.group_name) == (["mine", "warehouse", "articles"], "mine_warehouse")
-    assert made.metadata == {"kept": "there"}
-    assert [dep.asset_key.path for dep in made.deps] == [["mine", "service"]]
+    assert (made.metadata, [dep.asset_key.path for dep in made.deps]) == ({"kept": "there"}, [["mine", "service"]])
     specs = [(one.asset_key, one.name, one.description) for one in check.check_specs]
     assert specs == [(made.key, "whole", "All of it.")]
-    assert unprefixed(made.key) == KEY
-    assert own([made.key]) == {KEY: made.key}
-    assert prefix_of([made.key]) == prefix
-    assert prefix.covers(made.key)
-    assert not prefix.covers(KEY)
+    found = unprefixed(made.key), own([made.key]), prefix_of([made.key])
+    assert found == (KEY, {KEY: made.key}, prefix)
+    assert [prefix.covers(key) for key in (made.key, KEY, KEY.with_prefix("mines"))] == [True, False, False]
 
     @deferred(dg.sensor, "hours")
     def look(prefix: Prefix) -> dg.SkipReason:

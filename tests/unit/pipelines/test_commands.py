@@ -191,10 +191,15 @@ def test_a_stream_is_kept_as_the_options_say(mirror, answers, monkeypatch):
     given, steps = {}, [SimpleNamespace(row_count=count) for count in (2, 1_000)]
     monkeypatch.setattr(stream, "format_step", lambda step, lag: f"{step.row_count} of {lag}")
     monkeypatch.setattr(
-        stream, "keep", lambda *own, say, **more: given.update(more, own=own) or [say(one, 1.5) for one in steps]
+        stream,
+        "keep",
+        lambda *own, say, **more: (
+            given.update(more, own=own, was=given.get("since")) or [say(one, 1.5) for one in steps]
+        ),
     )
     answers("stream", partial(re.sub, "(?m)^[0-9:]{8} ", ""))
-    assert timedelta(hours=2) <= datetime.now(UTC) - given["since"] < timedelta(hours=2, minutes=5)
+    ages = datetime.now(UTC) - given["was"], datetime.now(UTC) - given["since"] - timedelta(hours=2)
+    assert all(timedelta(0) <= age < timedelta(minutes=5) for age in ages)
     options = StreamOptions(connections=4, record_bytes=50 << 20)
     assert (given["step_seconds"], given["options"], given["ended"]()) == (3.0, options, False)
     assert (given["own"][2], given["warn"]) == (mirror.data / "state", terminal.warn)
@@ -259,6 +264,13 @@ def test_a_dry_run_counts_files_units_and_disk_space_of_hours_and_snapshots(answ
     monkeypatch.setattr(discovery, "lacking_hours", lambda *_: [START - timedelta(hours=1)])
     monkeypatch.setattr(discovery, "snapshots_to_fetch", lambda *_, **__: {SNAPSHOT_ARTICLES: ["x"]})
     answers("dry run")
+
+
+def test_a_list_shows_the_fields_of_all_its_entries(answers, monkeypatch):
+    found = SimpleNamespace(records=[{"a": 1}, {"b": ["é"], "a": None}])
+    client = SimpleNamespace(lists=SimpleNamespace(records=lambda _path, _query: found))
+    monkeypatch.setattr(connection, "client", lambda *_, **__: nullcontext(client))
+    answers("lists")
 
 
 def test_a_download_of_snapshots_is_what_the_options_say(tmp_path, scripted, monkeypatch):

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from datetime import UTC, datetime
 
 import dagster as dg
 import pytest
@@ -9,6 +10,7 @@ from pydantic import SecretStr
 
 from assets.layers import RunTag
 from pipelines.automation import failure_hook
+from pipelines.automation.discovery import refusal_of
 from pipelines.automation.failure_hook import HookError, deliver
 from pipelines.automation.sensors import report_failures
 from pipelines.embedding import Prefix
@@ -43,19 +45,22 @@ def test_an_address_gets_the_document_by_post_and_it_is_bounded(tmp_path, hook):
     run = dg.DagsterRun("hours", asset_selection=chosen, tags={RunTag.PARTITION: "2026-11-20-05:00"})
     steps = [(f"step_{number}", "x" * 100_000) for number in range(1000)]
     settings = Settings(data=tmp_path, password=SecretStr(PASSWORD))
-    assert len(json.dumps(failure_hook.document(settings, run, "y" * 100_000, steps))) < 30_000
+    made = failure_hook.document(settings, run, "y" * 100_000, steps)
+    assert len(json.dumps(made)) < 30_000
+    assert [one["step"] for one in made["steps"]] == [f"step_{number}" for number in range(10)]
     made = failure_hook.document(settings, run, f"With {PASSWORD}.", [])
     hour, names = "2026-11-20-05:00", ("message", "assets", "first_partition", "last_partition")
     assert [made[name] for name in names] == ["With [hidden].", ["lake/a", "lake/b"], hour, hour]
 
 
-def test_a_program_gets_the_document_on_standard_input_and_no_secret(tmp_path, monkeypatch):
+def test_a_program_gets_the_document_on_standard_input_in_the_projects_folder_and_no_secret(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     for name in ("PASSWORD", "ON_FAILURE", "NEW_PASSWORD", "CODE"):
         monkeypatch.setenv(f"WME_{name}", PASSWORD)
     target = tmp_path / "with a space"
-    text = 'import os, sys; open(sys.argv[1], "w").write(sys.stdin.read() + str(dict(os.environ)))'
+    text = 'import os, sys; open(sys.argv[1], "w").write(sys.stdin.read() + os.getcwd() + str(dict(os.environ)))'
     deliver(program(text, f"'{target}'"), {"event": "run_failure"})
-    assert target.read_text().startswith('{"event": "run_failure"}')
+    assert target.read_text().startswith(f'{{"event": "run_failure"}}{settings_module.PROJECT}{{')
     assert PASSWORD not in target.read_text()
 
 
@@ -113,6 +118,14 @@ def fail(instance, error, **tags):
         broken()
 
     return job.execute_in_process(instance=instance, raise_on_error=False, tags=tags).run_id
+
+
+@pytest.mark.parametrize(("unavailable", "retryable"), [("service", False), ("service", True), ("warehouse", False)])
+def test_a_refusal_of_the_account_is_no_failure_that_passes(instance, unavailable, retryable):
+    metadata = {"unavailable": unavailable, "retryable": retryable}
+    run = instance.get_run_by_id(fail(instance, dg.Failure("Refused.", metadata=metadata)))
+    told = "Refused." if (unavailable, retryable) == ("service", False) else None
+    assert refusal_of(instance, run, datetime.now(UTC)) == told
 
 
 def tick(sensor, instance, cursor):

@@ -108,8 +108,7 @@ def test_lines_are_counted_and_shown_with_the_newest_hour_first(folder):
     assert first[:4] == (9, "not JSON", START, "enwiki_namespace_0.tar.gz enwiki_namespace_0_0.ndjson line 1")
     assert second[:2] == (3, "no JSON at byte …: the text …, where a date is expected")
     (row,) = rebuild.by_reason(folder.warehouse, Selection(project="frwiki")).rows
-    assert row[:3] == (3, "not JSON", folder.lake.hour(1))
-    assert row[4] == FRENCH[0][:80]
+    assert (row[:3], row[4]) == ((3, "not JSON", folder.lake.hour(1)), FRENCH[0][:80])
 
 
 @pytest.fixture

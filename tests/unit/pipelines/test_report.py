@@ -179,8 +179,7 @@ def test_the_headline_comes_first_and_says_how_fresh_the_mirror_is(filled, told)
     names = ("Newest hour", "Published", "Stream", "Disk free")
     assert all(page.text.index(name) < page.text.index("What needs attention") for name in names)
     head = dict(headline(collect(Settings(data=filled.data, projects=("enwiki",)), 48, filled.lake.hour(4) + ONE)))
-    assert tuple(head) == names
-    assert head["Newest hour"] == "2026-11-01 04:00 UTC"
+    assert (tuple(head), head["Newest hour"]) == (names, "2026-11-01 04:00 UTC")
     assert (head["Published"], head["Stream"]) == (f"{published:%Y-%m-%d %H:%M} UTC", "not kept")
     projects = enumerate(("enwiki", "frwiki"))
     places = [Place(project, 0, (), "article_changes", START + number * ONE) for number, project in projects]

@@ -149,18 +149,21 @@ def test_hours_that_the_mirror_lacks_are_those_since_it_began_that_the_service_k
     assert (lacking(), lacking(now=7)) == ([3, 5], [3, 5])
     os.utime(listing)
     assert lacking() == [5]
-    listing.write_bytes(b"no list")
+    for hour in (0, 3):  # the first is before the mirror began
+        listing = Layout(tmp_path).batch_list(ARTICLE_CHANGES, lake.hour(hour))
+        listing.parent.mkdir(parents=True, exist_ok=True)
+        listing.write_bytes(b"no list")
     assert lacking() == [3, 5]
     assert lacking(newest=60, now=61)[:2] == [14, 15], "the service keeps two days"
 
 
 def test_archived_snapshots_are_loaded_if_they_are_newer_than_all_loaded_versions(tmp_path, monkeypatch):
-    settings, layout = Settings(data=tmp_path, projects=("enwiki", "frwiki", "dewiki")), Layout(tmp_path)
-    folders = [layout.snapshot_archive(SNAPSHOT_ARTICLES, f"{one}_namespace_0") for one in ("enwiki", "frwiki")]
-    for folder in folders:
+    settings, layout = Settings(data=tmp_path, projects=("frwiki", "itwiki", "enwiki")), Layout(tmp_path)
+    folders = [layout.snapshot_archive(SNAPSHOT_ARTICLES, f"{one}_namespace_0") for one in settings.projects]
+    for folder in folders:  # that of itwiki has no complete download
         folder.mkdir(parents=True)
-    write_set(folders[0], "a" * 32, {}, NOW)
-    (folders[1] / "frwiki_namespace_0.aaaaaaaa.set.json").write_text("no set")
+    write_set(folders[2], "a" * 32, {}, NOW)
+    (folders[0] / "frwiki_namespace_0.aaaaaaaa.set.json").write_text("no set")
     build = Warehouse(tmp_path).build_path
     build.parent.mkdir()
     build.touch()
@@ -189,24 +192,12 @@ def settings(bench, monkeypatch):
     return Settings(data=bench.data, projects=("enwiki",), sandbox=False, first_hour=HOUR)
 
 
-EXECUTED = """
-Reference lists | reference
-Snapshot dewiki_namespace_0 (snapshot_articles) | snapshots | dewiki_namespace_0
-Snapshot a_0 (snapshot_articles), from the archive | snapshots | a_0 | snapshot_articles
-Snapshot a_0 (structured_articles), from the archive | structured_contents | a_0 | structured_articles
-Hours 2026-11-01 05:00 to 2026-11-01 06:00 UTC | hours | 2026-11-01-05:00 | 2026-11-01-06:00
-Hours 2026-11-01 08:00 to 2026-11-01 08:00 UTC | hours | 2026-11-01-08:00 | 2026-11-01-08:00
-Hours 2026-10-30 23:00 to 2026-10-30 23:00 UTC (article_changes), from the archive | hours | 2026-10-30-23:00 | \
-2026-10-30-23:00 | article_changes
-Current articles and the published file | publish | when due
-Current articles and the published file | publish
-Lookups | lookups
-Current articles and the published file | publish | when due
-"""
+#: Each job of a run, of a publication and of lookups: its line, its name, and what else it gets.
+EXECUTED = Path(__file__).with_name("jobs.txt").read_text().splitlines()
 
 
 def test_a_run_has_its_jobs_in_this_order(bench, settings, monkeypatch):
-    told = [""]
+    told = []
 
     def execute(_here, line, job, tags=None, *, archived=None, partition_key=None):
         rest = (partition_key, archived and archived.name)
@@ -221,7 +212,7 @@ def test_a_run_has_its_jobs_in_this_order(bench, settings, monkeypatch):
     assert (report.hours, report.failures) == ([HOUR, HOUR + ONE, HOUR + 3 * ONE], ["Unreadable."] * 2)
     runs.publish(settings)
     runs.look_up(settings)
-    assert told == EXECUTED.splitlines()
+    assert told == EXECUTED
     monkeypatch.setattr(discovery, "archived_hours", lambda *_: (_ for _ in ()).throw(WarehouseBusyError("Busy.")))
     report = runs.run(settings, [HOUR], refresh_reference=False)
     assert (report.hours, report.failures[2:], report.unavailable) == ([HOUR], ["Busy."], {"warehouse"})

@@ -159,6 +159,20 @@ def test_usual_texts_stay_as_they_are_at_the_left_of_a_column_and_numbers_at_the
     assert (printable(usual), printable("\ud800\u2028")) == (usual, "\\ud800\\u2028")
 
 
+#: Widths of a terminal, and what it shows of a table with two columns that may go.
+NARROW = {23: "name b c 日本語 xxxxxxxxx yyyy", 22: "name b 日本語 xxxxxxxxx", 16: "name 日本語"}
+NARROW |= {5: "row 1 name 日本語 b xxxxxxxxx c yyyy"}
+
+
+@pytest.mark.parametrize(("width", "shown"), NARROW.items())
+def test_a_table_loses_columns_in_order_until_it_fits_and_is_written_out_if_it_never_does(
+    monkeypatch, capsys, width, shown
+):
+    monkeypatch.setattr(terminal, "OUT", Console(width=width))
+    terminal.show(("name", "b", "c"), [("日本語", "x" * 9, "y" * 4)], spare=("c", "b"))
+    assert capsys.readouterr().out.split() == shown.split()
+
+
 def test_every_text_of_the_command_line_passes_the_terminal_module():
     """`click.echo` prints what it gets; only `terminal.echo` knows what it is printed on."""
     found = set()

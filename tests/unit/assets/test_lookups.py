@@ -15,6 +15,9 @@ from resources.lake import Layout, journal
 from resources.lake.journal import Asked, Journals
 from resources.tables import Purpose
 from resources.warehouse import Warehouse
+from tests.unit.test_files import done
+
+__all__ = ["done"]  # a fixture
 
 NOW = datetime(2026, 11, 20, 23, 59, tzinfo=UTC)
 EARTH = Asked("enwiki", 0, "Earth", Purpose.WATCH)
@@ -69,23 +72,28 @@ def test_one_process_looks_up_at_a_time(tmp_path):
         pass
 
 
-def test_half_a_line_of_a_killed_run_is_dropped_and_the_archive_is_the_same_each_time(tmp_path):
+def test_half_a_line_of_a_killed_run_is_dropped_and_the_archive_is_the_same_each_time(tmp_path, done):
     layout, record = Layout(tmp_path), json.dumps({"name": "Earth", "namespace": {"identifier": 10}}, indent=1).encode()
     journals = Journals(layout, NOW.replace(microsecond=7))
     journals.add(replace(EARTH, purpose=Purpose.REPAIR), NOW, b" \n" + record)
     journals.add(EARTH, NOW, None)
     Journals(layout, NOW).add(replace(EARTH, namespace_id=20), NOW, None)
-    (_, of_page, of_none) = sorted(layout.archive.rglob("*.ndjson"), reverse=True)
+    (other, of_page, of_none) = sorted(layout.archive.rglob("*.ndjson"), reverse=True)
     assert "_namespace_10." in of_page.name
+    assert {of_page.stat().st_ino, of_page.parent.stat().st_ino} <= {*done}, "units were paid for these bytes"
     whole = of_page.read_bytes()
     lookup = {"name": "Earth", "at": NOW.isoformat(), "purpose": "repair", "is_found": True}
     assert (json.loads(whole), whole.count(b"\n")) == ({"lookup": lookup} | json.loads(record), 1)
     of_page.write_bytes(whole + whole[:20])
-    assert b'"purpose": "watch", "is_found": false}' in of_none.read_bytes()
+    lookup |= {"purpose": "watch", "is_found": False}
+    for path, number in ((other, 20), (of_none, 0)):
+        place = {"is_part_of": {"identifier": "enwiki"}, "namespace": {"identifier": number}}
+        assert json.loads(path.read_bytes()) == {"lookup": lookup} | place
     of_none.write_bytes(b"half")
     with copying(tmp_path, wait_seconds=0):  # a backup may have found the journal and not its archive
         journal.pack(layout)
-    assert of_page.exists()
+    names = [one[1].name for one in done if isinstance(one, tuple)]
+    assert (of_page.exists(), names[1::2]) == (True, [f"{name}.json" for name in names[::2]])
     (first, archive) = journal.archives(layout)
     assert (first.namespace_id, first.source_at) == (20, NOW)
     assert archive.path.read_bytes()[4:8] == bytes(4)  # the time would make other bytes

@@ -76,6 +76,8 @@ def test_workers_and_memory_follow_from_the_machine(monkeypatch):
         monkeypatch.setattr(machine, "memory_bytes", lambda usable=usable: usable << 20)
         with Converter() as made:
             assert (made.workers, made.memory_bytes >> 20, made.readers) == (workers, memory, 2 * workers + 1)
+    with Converter(workers=3, memory_bytes=1 << 30) as made:
+        assert (made.workers, made.memory_bytes) == (3, 1 << 30)  # as given, although there are two cores
 
 
 def test_digest_tells_what_decides_the_rows(lake, monkeypatch):
@@ -174,9 +176,13 @@ def test_rows_and_rejects_have_the_level_that_is_asked_for(lake):
 @pytest.mark.usefixtures("small_blocks")
 def test_progress_rises_to_the_whole_archive(lake):
     seen: list[tuple[int, int]] = []
-    made = lake.convert(*changes(lake, 120), progress=lambda done, total: seen.append((done, total)))
+    how = {"record_bytes_max": 10_000, "progress": lambda *numbers: seen.append(numbers)}
+    made = lake.convert(*changes(lake, 120), b"x" * 10_001, **how)
     assert (seen, seen[-1]) == (sorted(seen), (made.archive_bytes, made.archive_bytes))
     assert len(seen) > 5
+    seen.clear()
+    made = lake.convert(b"x" * 10_001, **how)
+    assert seen == [(made.archive_bytes, made.archive_bytes)]
 
 
 def test_rows_that_do_not_add_up_are_never_landed(lake, monkeypatch):

@@ -109,6 +109,7 @@ def test_it_says_how_each_run_read_the_stream(layout):
         step = lake.add([lines(record(1, 2 * number))], NOW, run=run(number))
     assert [one.reconnect_count for one in lake_of(layout).last().runs] == list(range(3, 27))
     assert lake_of(layout).last() == step
+    assert lake.add([lines(record(1, 99))], NOW).runs == step.runs
 
 
 def test_a_clock_that_is_set_back_and_comes_again_to_the_same_hour_loses_nothing(layout, monkeypatch):

@@ -102,6 +102,7 @@ def test_files_are_converted_listed_read_and_deleted(lake):
 
 def test_a_damaged_file_is_replaced_by_a_second_conversion(lake, monkeypatch, caplog):
     monkeypatch.setattr("resources.lake.rejects.RAW_BYTES_MAX", 3)
+    monkeypatch.setattr("resources.lake.converter._READ_BYTES", 10)
     archive = lake.archive(lake.lines(lake.record(1), b"bad", b"b" * 10_000))
     storage = lake.layout.storage
     with Converter(workers=1) as converter:
@@ -114,9 +115,10 @@ def test_a_damaged_file_is_replaced_by_a_second_conversion(lake, monkeypatch, ca
             changed = whole.replace(b"Page", b"page").replace(b"bad", b"Bad")
             for wrong in (changed, whole[:-30] + whole[-25:], whole[:-5]):
                 storage.files[path] = (wrong, when)
+                caplog.clear()
                 assert converter.convert(archive, lake.layout, again=True).converted is (wrong != whole)
                 assert storage.files[path][0] == whole
-    assert {*caplog.messages} == {f"{made.path} was damaged and has been replaced."}
+                assert caplog.messages == [f"{made.path} was damaged and has been replaced."] * (wrong != whole)
 
 
 def test_files_are_compacted(lake):

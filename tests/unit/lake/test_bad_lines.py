@@ -9,33 +9,11 @@ import pytest
 from resources.lake import ArchiveError, convert
 from tests.unit.lake.conftest import put
 
-TEXT = b'{"name":"x","identifier":1}'
+_LINES = Path(__file__).with_name("bad_lines.txt").read_text().splitlines()
+#: Bad lines by name, each with a part of its reason.
 BAD_LINES = {
-    "malformed": (b'{"name": "x"', "Not valid JSON: Expecting ',' delimiter at character 12."),
-    "list": (b"[1]", "A JSON object was expected, not a list."),
-    "number": (b"17", "A JSON object was expected, not the number 17."),
-    "text": (b'"x"', 'A JSON object was expected, not the text "x".'),
-    "null": (b"null", "A JSON object was expected, not null."),
-    "two objects": (TEXT + TEXT, "Not valid JSON: Extra data"),
-    "no end": (b'{"name": "x', "Not valid JSON: Unterminated string starting at character"),
-    "comma": (TEXT + b",", "Not valid JSON: Extra data"),
-    "invalid utf-8": (b'{"name":"\xff"}', "Not valid UTF-8: invalid start byte at byte 9"),
-    "surrogate bytes": (b'{"name":"\xed\xa0\x80"}', "Not valid UTF-8"),
-    "nul": (b'{"name":"a\x00b"}', "Not valid JSON: Invalid control character"),
-    "nul line": (b"\x00", "Not valid JSON: Expecting value"),
-    "half a surrogate pair": (b'{"name":"\\ud800"}', "Not valid JSON: half of a surrogate pair is in name."),
-    "half a surrogate pair, unknown": (b'{"new":"\\ud800"}', "half of a surrogate pair is in an unknown field"),
-    "key twice": (b'{"name":"a","name":"b"}', "The key name appears twice in one object."),
-    "key twice, inside": (b'{"version":{"tags":[],"tags":[]}}', "The key tags appears twice in one object."),
-    "key twice, unknown": (b'{"new":{"a":1,"a":2}}', "The key a appears twice in one object."),
-    "nan": (b'{"version":{"scores":{"referenceneed":{"reference_need_score":NaN}}}}', "NaN is not a JSON number"),
-    "infinity": (
-        b'{"version":{"scores":{"revertrisk":{"probability":{"true":Infinity}}}}}',
-        "Infinity is not a JSON number",
-    ),
-    "nan, unknown": (b'{"new":-Infinity}', "-Infinity is not a JSON number"),
-    "deep": (b'{"new":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "Nested too deeply"),
-    "deep, known": (b'{"name":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "Nested too deeply"),
+    name: (eval(f"b{line}"), reason.strip())
+    for (name, line), reason in zip((one.split(": b", 1) for one in _LINES[::2]), _LINES[1::2], strict=True)
 }
 #: Values that a place cannot have (`...`: none), and below each the reason.
 BAD_VALUES = Path(__file__).with_name("bad_values.txt").read_text().splitlines()

@@ -48,10 +48,13 @@ SELECT 'TABLE', table_name FROM duckdb_tables() WHERE {_HERE} AND table_name = {
 """  # noqa: S608  declared names
 #: State columns that a macro returns but that do not affect the order of states.
 _MORE = {"project_size": ", change.size_bytes, change.character_count"}
-#: Query for all changes, including looked-up pages, with the columns of `articles`.
+#: Query for all changes, including looked-up pages, with the columns of `articles`. Two lookups of a run can find the
+#: same page under different spellings of its title; the first one counts, as in `articles`.
 _CHANGES = (
     "(SELECT {columns} FROM (SELECT * RENAME (batch_hour AS source_at) FROM article_changes) UNION ALL "
-    "SELECT {columns} FROM (SELECT *, 'update' AS change_type FROM lookups WHERE is_found AND purpose <> 'watch'))"
+    "SELECT {columns} FROM (SELECT *, 'update' AS change_type FROM lookups WHERE is_found AND purpose <> 'watch' "
+    "QUALIFY row_number() OVER (PARTITION BY project_id, name, article_id, version_id, source_at "
+    "ORDER BY looked_up_at, asked_name) = 1))"
 )
 
 

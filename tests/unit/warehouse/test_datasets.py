@@ -188,6 +188,9 @@ def test_a_page_that_was_looked_up_twice_has_one_body_and_an_hour_is_asked_witho
     warehouse.publish()
     found = sorted(warehouse.sql("SELECT article_id, html FROM article_bodies").rows)
     assert found == [(1, "h1"), (1, "h2"), (2, "of the hour")]
+    assert warehouse.sql("SELECT version_id FROM article_history('enwiki', 'A_B')").rows == [(1000,)]
+    pages = "SELECT name FROM articles_at('2026-11-09', inexact := true) ORDER BY ALL"
+    assert warehouse.sql(pages).rows == [("A B",), ("C",)]
     files[1].path.write_bytes(b"damaged")
     of_hour = f"SELECT html FROM article_bodies WHERE batch_hour = '{lake.hour(0).isoformat()}'"
     assert warehouse.sql(of_hour).rows == [("of the hour",)]

@@ -36,15 +36,24 @@ def test_a_title_that_was_not_found_twice_is_gone_until_it_is_found_again_or_som
     assert names(warehouse, orders) == wanted
     files = [lake.lookups(minute, ("A B", None)) for minute in (200, 211)]
     assert [warehouse.load_lookups(files[:1]), warehouse.load_lookups(files)] == [1, 1]
+    # two answers within ten minutes are as good as one
+    warehouse.load_lookups([lake.lookups(minute, ("A B", None), project="dewiki") for minute in (200, 209.5)])
     changes = [lake.change(1, "A B", 91), lake.change(2, "C", 90)]
     warehouse.load_hour(lake.hour(1), [lake.file(1, changes, "ruwiki")])
     warehouse.apply_changes()
     # the deletion is ten minutes older than the first answer, at 90 minutes and a little
     assert names(warehouse, orders) == wanted | {"enwiki": [], "ruwiki": ["A B"]}
-    for minute, titles in ((90, ["A B", "C"]), (92, ["A B"])):
+
+    def then(minute):
+        query = "SELECT name FROM articles_at($1, project := 'ruwiki', inexact := true) ORDER BY 1"
         with shown(warehouse) as connection:
-            at = "SELECT name FROM articles_at($1, project := 'ruwiki', inexact := true) ORDER BY 1"
-            assert answer(connection, at, [START + timedelta(minutes=minute)]) == [(title,) for title in titles]
+            return [name for (name,) in answer(connection, query, [START + timedelta(minutes=minute)])]
+
+    assert [then(90), then(92)] == [["A B", "C"], ["A B"]]
+    # before the boundary of a snapshot no answer counts
+    warehouse.load_snapshot(lake.snapshot([[pages[1], lake.change(3, "D", 300)]], "ruwiki"))
+    warehouse.apply_changes()
+    assert then(301) == names(warehouse, orders)["ruwiki"] == ["C", "D"]
 
 
 def test_pages_of_rejected_lines_are_looked_up_until_something_is_known_of_them(lake, warehouse, clock):

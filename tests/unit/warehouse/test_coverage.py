@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from resources.datasets import ARTICLE_CHANGES
+from resources.datasets import ARTICLE_CHANGES, ENTITY_CHANGES
 from resources.tables import NO_SNAPSHOT, HourState
 from resources.warehouse import HourStatus
 from tests.builds import ask
@@ -68,6 +68,8 @@ def test_gaps_are_filled_and_expire(lake, warehouse, clock, status):
     assert warehouse.fill_coverage(["enwiki", "frwiki", "dewiki"], [0, 10], lake.hour(50)) == 5
     assert states(warehouse, lake) == {0: "loaded", 1: "past_retention", 2: "missing", 3: "missing", 4: "loaded"}
     assert states(warehouse, lake, "frwiki") == {2: "loaded", 3: "missing", 4: "missing"}
+    assert warehouse.hours_of_others("enwiki", ARTICLE_CHANGES) == {lake.hour(hour) for hour in (2, 3, 4)}
+    assert warehouse.hours_of_others("enwiki", ENTITY_CHANGES) == set()
     assert warehouse.fill_coverage(["enwiki", "frwiki"], [0], lake.hour(50)) == 0
     clock.now = lake.hour(51)
     assert warehouse.fill_coverage(["enwiki", "frwiki"], [0], lake.hour(51)) == 1

@@ -54,6 +54,7 @@ def test_redo_replaces_its_own_project_and_namespace_only(lake, warehouse):
     assert (load.held_row_count, load.held_duplicate_count) == (4, 1)
     found = ask(warehouse, "SELECT project_id, name FROM article_changes ORDER BY ALL")
     assert found == [("enwiki", "B"), ("enwiki", "C"), ("enwiki", "T:A"), ("frwiki", "A")]
+    assert warehouse.project_rows("enwiki") == {"article_changes": 3, "loads": 2, "hours": 2, "rejects": 1}
     assert ask(warehouse, "SELECT load_count FROM hours ORDER BY project_id, namespace_id") == [(2,), (1,), (1,)]
 
 

@@ -50,10 +50,12 @@ def test_a_title_that_was_not_found_twice_is_gone_until_it_is_found_again_or_som
             return [name for (name,) in answer(connection, query, [START + timedelta(minutes=minute)])]
 
     assert [then(90), then(92)] == [["A B", "C"], ["A B"]]
-    # before the boundary of a snapshot no answer counts
+    # before the boundary of a snapshot, minute 290, no answer counts
     warehouse.load_snapshot(lake.snapshot([[pages[1], lake.change(3, "D", 300)]], "ruwiki"))
+    found = [(name, lake.change(minute, name, minute)) for name, minute in (("E", 289), ("F", 290))]
+    warehouse.load_lookups([lake.lookups(310, *found, project="ruwiki")])
     warehouse.apply_changes()
-    assert then(301) == names(warehouse, orders)["ruwiki"] == ["C", "D"]
+    assert then(301) == names(warehouse, orders)["ruwiki"] == ["C", "D", "F"]
 
 
 def test_pages_of_rejected_lines_are_looked_up_until_something_is_known_of_them(lake, warehouse, clock):

@@ -61,10 +61,8 @@ def load(made, hours, edition=0, **more):
 def content(warehouse):
     """What analysts would see."""
     with shown(warehouse) as connection:
-        return {
-            what: answer(connection, f"SELECT * FROM {what} ORDER BY ALL")
-            for what in ("article_bodies", "articles", "article_changes")
-        }
+        views = ("article_bodies", "articles", "article_changes")
+        return {what: answer(connection, f"SELECT * FROM {what} ORDER BY ALL") for what in views}
 
 
 def first_hours(made, count, namespaces=(0,)):
@@ -268,11 +266,13 @@ def test_pieces_beyond_number_are_merged_with_few_open_files(tmp_path, monkeypat
         nonlocal most
         for number in range(70):
             most = max(most, len(list(tmp_path.iterdir())))
-            rows = [
-                {"project_id": "a", "article_id": chance.randint(0, 99), "version_id": number, "file_row": n}
-                for n in range(3)
-            ]
-            more = {"batch_hour": datetime(2026, 11, 1, tzinfo=UTC), "namespace_id": 0, "text": "x" * 400}
+            rows = [{"article_id": chance.randint(0, 99), "version_id": number, "file_row": n} for n in range(3)]
+            more = {
+                "project_id": "a",
+                "batch_hour": datetime(2026, 11, 1, tzinfo=UTC),
+                "namespace_id": 0,
+                "text": "x" * 400,
+            }
             yield pa.RecordBatch.from_pylist([row | more for row in rows])
 
     found, key = [], ("project_id", "article_id", "version_id", "batch_hour", "namespace_id", "file_row")

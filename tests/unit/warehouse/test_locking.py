@@ -70,11 +70,8 @@ def test_nobody_looks_for_what_may_be_removed_while_somebody_publishes(warehouse
         file = lake.file(hour, [lake.change(1, "A", 60 * hour)])
         warehouse.load_hour(lake.hour(hour), [file], dataset=datasets.ARTICLE_CHANGES)
     quick = Warehouse(warehouse.data, lock_timeout=0.1)
-    with (
-        filelock.FileLock(warehouse.data / "state" / "publish.lock"),
-        pytest.raises(WarehouseBusyError, match="read the ledger"),
-        quick.ledger(),
-    ):
+    lock = filelock.FileLock(warehouse.data / "state" / "publish.lock")
+    with lock, pytest.raises(WarehouseBusyError, match="read the ledger"), quick.ledger():
         pass
     with quick.ledger() as ledger:
         assert len(ledger.files(datasets.ARTICLE_CHANGES, lake.hour(0).date())[1]) == 2

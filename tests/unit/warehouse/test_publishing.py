@@ -57,6 +57,9 @@ def test_nothing_published_yet_is_said(warehouse):
     with pytest.raises(NotPublishedError, match=todo) as told:
         warehouse.sql("SELECT 1")
     assert str(warehouse.published_path.absolute()) in str(told.value)
+    os.mkfifo(warehouse.published_path)
+    with pytest.raises(QueryError, match=r"is not a file, so it cannot be read\. Nothing was changed\. Move it, then"):
+        warehouse.sql("SELECT 1")
 
 
 def test_everything_is_there(library, lake):

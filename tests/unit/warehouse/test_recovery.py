@@ -169,12 +169,8 @@ def test_file_that_another_program_has_open_is_not_damaged(published, monkeypatc
     impatient, waited = Warehouse(published.data, lock_timeout=0.2), []
     monkeypatch.setattr(connect.time, "sleep", waited.append)
     published.build_path.with_name("build.duckdb.spill").mkdir()  # of a killed process
-    with subprocess.Popen(
-        [sys.executable, "-c", NO_BAR + HOLDER, str(published.build_path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
+    command = [sys.executable, "-c", NO_BAR + HOLDER, str(published.build_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "open\n"
         told = r"Another program has build.* open warehouse\.duckdb, which is never locked"
         with pytest.raises(WarehouseBusyError, match=told):

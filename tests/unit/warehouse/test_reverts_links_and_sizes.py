@@ -122,11 +122,8 @@ WIKI = "https://en.wikipedia.org/wiki/"
 
 def test_links_to_a_page_are_also_those_to_its_redirects_and_of_its_own_project_alone(mirror):
     titles = {"New York": ["NYC", "Big_Apple"], "London": ["Big Apple, London"], "Çà & là?": []}
-    mirror.bring_records(
-        datasets.SNAPSHOT_ARTICLES,
-        "enwiki",
-        *({"name": name, "redirects": [{"name": one} for one in redirects]} for name, redirects in titles.items()),
-    )
+    pages = [{"name": name, "redirects": [{"name": one} for one in redirects]} for name, redirects in titles.items()]
+    mirror.bring_records(datasets.SNAPSHOT_ARTICLES, "enwiki", *pages)
 
     def page(name, *urls):
         part = {"type": "paragraph", "links": [{"url": url, "text": "x"} for url in urls]}
@@ -181,11 +178,8 @@ def test_best_statements_are_the_preferred_ones_or_else_the_normal_ones(mirror):
     def statements(*ranks):
         return [{"identifier": str(n), **({"rank": rank} if rank else {})} for n, rank in enumerate(ranks)]
 
-    entity = {
-        "P1": statements("normal", "preferred", "deprecated", "preferred"),
-        "P2": statements("deprecated", "normal", None),
-        "P3": statements("deprecated"),
-    }
+    entity = {"P1": statements("normal", "preferred", "deprecated", "preferred")}
+    entity |= {"P2": statements("deprecated", "normal", None), "P3": statements("deprecated")}
     mirror.bring_records(
         datasets.SNAPSHOT_ENTITIES,
         "wikidatawiki",

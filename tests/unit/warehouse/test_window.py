@@ -137,11 +137,8 @@ def test_whatever_happens_to_older_hours_all_is_as_in_a_mirror_without_a_window(
     for _ in range(rounds):
         for _ in range(chance.randint(1, 3)):
             hour, edition = chance.randint(0, 9), chance.randint(0, 2)
-            more = {
-                "namespaces": chance.choice([(0,), (10,), (0, 10)]),
-                "projects": chance.choice([PROJECTS, PROJECTS[1:2]]),
-                "applied": chance.random() < 0.8,
-            }
+            namespaces, projects = chance.choice([(0,), (10,), (0, 10)]), chance.choice([PROJECTS, PROJECTS[1:2]])
+            more = {"namespaces": namespaces, "projects": projects, "applied": chance.random() < 0.8}
             for made in (windowed, plain):
                 load(made, [hour], edition, **more)
         if chance.random() < 0.3:

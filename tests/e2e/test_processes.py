@@ -72,6 +72,7 @@ def test_a_wait_ends(monkeypatch):
     is_there = lambda: looks.append(moments[-1]) or len(looks) < 20  # noqa: E731
     report = runs.outlast(lambda: RunReport(["Could not."], unreachable=True), is_there, 3, said.append)
     assert (report.failures, looks) == (["Could not."], [1, 3, 7, 15, 31, 63, 123, 180])
+    assert [line.split()[3] for line in said if line.startswith("Waiting")] == [*"333333221"]
 
 
 def test_two_runs_at_once_end_alike_and_fetch_everything_once(account, runner, hours, tmp_path):

@@ -36,7 +36,8 @@ def test_a_snapshot_that_was_replaced_while_another_was_fetched_is_planned_again
     sandbox.exports.export(NAMES[1])
     report = fetch(client, together)
     assert (report.failures, report.not_begun, [plan.identifier for plan, _ in report.done]) == ((), (), NAMES)
-    assert report.done[1][0].snapshot.version != before
+    again = report.done[1][0]
+    assert (again.snapshot.version != before, again.options) == (True, together[1].options)
 
 
 @pytest.mark.parametrize(("status", "begun"), [(403, []), (404, NAMES[1:])], ids=["of all", "of one"])

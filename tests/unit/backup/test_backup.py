@@ -125,6 +125,9 @@ def test_what_a_kill_left_is_compared_and_not_believed(data, tmp_path):
 
 def test_a_file_that_vanishes_is_skipped_and_a_growing_one_is_copied_as_of_one_moment(data, tmp_path, while_copying):
     gone, growing = (data / name for name in list(FILES)[:2])
+    half = tmp_path / "to/unfinished" / gone.relative_to(data)  # of a backup that was killed
+    half.parent.mkdir(parents=True)
+    half.write_bytes(b"half")
 
     def change(source):
         if source.path == gone:
@@ -136,12 +139,13 @@ def test_a_file_that_vanishes_is_skipped_and_a_growing_one_is_copied_as_of_one_m
 
     while_copying(change)
     taken = take(data, tmp_path / "to", reporter=lambda *_: nullcontext(grow))
-    assert taken.backup.file_count == 4
+    assert (taken.backup.file_count, (taken.backup.path / gone.relative_to(data)).exists()) == (4, False)
     for name, digest in taken.backup.sums():
         assert files.md5_of(taken.backup.path / name) == digest
 
 
 def test_databases_are_copied_with_their_write_ahead_logs_and_a_damaged_one_as_it_is(data, tmp_path):
+    data = data.rename(data.with_name("50% of #1?"))
     history, to = data / "dagster/history", tmp_path / "to"
     for name in ("dagster/history/runs.db", "dagster/logs/x.out", "state/lookups.json", "state/tokens.json"):
         path = data / name

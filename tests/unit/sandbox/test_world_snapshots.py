@@ -113,8 +113,7 @@ class TestForm:
         assert sorted(by_number) == sorted(text for _, text in members)
         assert by_number != [text for _, text in members]
 
-    def test_a_single_member(self, world, tmp_path, monkeypatch):
-        monkeypatch.setattr("resources.sandbox.store.snapshot_store.PIECE_BYTES", 1_000)
+    def test_a_single_member(self, world, tmp_path):
         single = ArchivedWorld(settings_in(tmp_path, single_member=True)).snapshot(ARTICLES, START)
         ((info, text),) = members_of(single.path)
         many = world.snapshot(ARTICLES, START)
@@ -138,7 +137,8 @@ class TestForm:
             assert file.record["date_modified"].startswith("2026-11-20T01:11:00.000005")
             assert list(file.record)[:7] == list(snapshot.record)[:7]
 
-    def test_few_lines_and_long_ones(self, tmp_path):
+    def test_few_lines_and_long_ones(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("resources.sandbox.store.snapshot_store.PIECE_BYTES", 100)
         store = SnapshotStore(tmp_path, "1", 50, single_member=False)
         many = ([b"a"], [b"a" * 400, b"b", b"c" * 10], [b"a" * 49] * 7, [b"a" * 25, b"a" * 24])
         for number, lines in enumerate(many):

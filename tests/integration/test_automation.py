@@ -43,9 +43,8 @@ def test_snapshots_are_asked_for_once_per_version_and_published_like_hours(daemo
     assert daemon.tick("discover_snapshots").skip_message
 
     (request,) = daemon.tick("discover_snapshots").run_requests
-    assert request.partition_key == NAME
+    assert [request.partition_key] == daemon.instance.get_dynamic_partitions("snapshots") == [NAME]
     assert request.run_key.startswith(f"{NAME} ")
-    assert daemon.instance.get_dynamic_partitions("snapshots") == [NAME]
     assert daemon.execute("snapshots", partition_key=NAME).success
     told = daemon.tick("discover_snapshots").skip_message
     assert "The current version of every mirrored snapshot is archived." in told
@@ -67,8 +66,7 @@ def test_snapshots_are_asked_for_once_per_version_and_published_like_hours(daemo
     # another version is a newer one, whatever it looks like
     daemon.sandbox.exports.export(NAME)
     (again,) = daemon.tick("discover_snapshots").run_requests
-    assert again.run_key != request.run_key
-    assert again.partition_key == request.partition_key
+    assert (again.partition_key, again.run_key == request.run_key) == (request.partition_key, False)
 
 
 def test_publishing_is_asked_for_once_per_set_of_pending_hours_and_checks_alone_look_at_two_days(
@@ -205,8 +203,7 @@ def test_failed_hours_are_reported_until_they_are_loaded_and_no_others(daemon, m
     daemon.sandbox.faults.add(path="/v2/batches/*", kind="status", status=404, count=None)
     assert not daemon.materialize([newest]).success
     rows = daemon.warehouse.coverage(newest, published=False, dataset=datasets.ARTICLE_CHANGES)
-    assert [row.state for row in rows] == ["not_yet"]
-    assert failed_hours(daemon) == {}
+    assert ([row.state for row in rows], failed_hours(daemon)) == (["not_yet"], {})
 
     # a run that failed before it recorded anything
     daemon.sandbox.faults.clear()
@@ -275,8 +272,7 @@ def test_runs_read_the_stream_one_after_the_other(daemon, monkeypatch):
 
 def test_the_stream_is_kept_read_by_one_run_and_left_alone_for_longer_the_oftener_it_fails(daemon, later, monkeypatch):
     job = daemon.defs.resolve_job_def("stream")
-    assert job.tags == {"dagster/max_retries": "0"}
-    assert [node.definition.pool for node in job.nodes] == ["stream"]
+    assert (job.tags, [node.definition.pool for node in job.nodes]) == ({"dagster/max_retries": "0"}, ["stream"])
     assert len(daemon.tick("keep_streaming").run_requests) == 1
     state, looked_at = daemon.settings.data / "state", []
     assert not (state / "stream.lock").exists()

@@ -175,10 +175,8 @@ def test_rounds_are_taken_in_turn_and_a_failure_ends_only_its_own():
         return one
 
     found = in_turn({"a": work("a"), "b": work("b")}, 3, lambda _: None)
-    assert order == [(0, "a"), (0, "b"), (1, "a"), (2, "a")]
-    assert found["b"] == "b cannot"
-    assert least(found["a"]) == Cost(1, 1, 12, {"n": 2})
-    assert median(found["a"]) == Cost(2, 2, 12, {"n": 1})
+    assert (order, found["b"]) == ([(0, "a"), (0, "b"), (1, "a"), (2, "a")], "b cannot")
+    assert (least(found["a"]), median(found["a"])) == (Cost(1, 1, 12, {"n": 2}), Cost(2, 2, 12, {"n": 1}))
 
 
 def test_costs_are_compared_per_unit_of_work():

@@ -104,8 +104,7 @@ def test_runs_answer_the_checks_of_what_they_make_and_good_data_passes(whole):
 def test_checks_asked_for_alone_look_at_everything_that_is_there(mirror):
     keys = [key for one in (*SNAPSHOTS, *LISTS) for key in layers.keys(one)] + [one.key for one in STATES]
     told = ask(mirror, *keys)
-    assert failed(told) == set()
-    assert len(told) == 6 * 2 + 3 * 4 + 2 + 3 * 2
+    assert (failed(told), len(told)) == (set(), 6 * 2 + 3 * 4 + 2 + 3 * 2)
     looked_at = {key: one.metadata["looked_at"].value for key, one in told.items()}
     assert min(looked_at.values()) > 0, looked_at
     [(pages, entities)] = mirror.rows("SELECT (SELECT count(*) FROM articles), (SELECT count(*) FROM entities)")

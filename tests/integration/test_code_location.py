@@ -79,8 +79,7 @@ assert len(seen) > len(told), "the watch does not see an opened file"
     told = subprocess.run(words, cwd=ROOT, env=clean, capture_output=True, text=True, timeout=400, check=False)
     assert told.returncode == 0, told.stderr
     seen, parts = json.loads((tmp_path / "told.json").read_text())
-    assert seen == []
-    assert set(parts) == {f"resources.sandbox.{name}" for name in ("files", "process", "settings")}
+    assert (seen, set(parts)) == ([], {f"resources.sandbox.{name}" for name in ("files", "process", "settings")})
     assert not (tmp_path / "data").exists()
 
 
@@ -262,10 +261,8 @@ def test_the_instance_of_the_pages_knows_its_pools_sends_nothing_home_and_repeat
     with processes.opened(tmp_path / "dagster") as instance:
         limits = {pool.name: pool.limit for pool in instance.event_log_storage.get_pool_limits()}
         assert limits == dict.fromkeys(POOLS, 1) | {HOURS_POOL: 2}  # what an operator sets in the pages is left alone
-        assert not instance.telemetry_enabled
-        assert not instance.nux_enabled
-        assert instance.run_retries_enabled
-        assert not instance.run_retries_retry_on_asset_or_op_failure
+        assert (instance.telemetry_enabled, instance.nux_enabled) == (False, False)
+        assert (instance.run_retries_enabled, instance.run_retries_retry_on_asset_or_op_failure) == (True, False)
         assert instance.run_monitoring_enabled
         # a place that a step takes is not given back when its process is killed
         assert instance.get_concurrency_config().pool_config.pool_granularity.value == "run"

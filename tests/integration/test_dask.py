@@ -117,9 +117,7 @@ def test_a_worker_may_see_the_folder_under_another_path(tmp_path):
     (tmp_path / "here").rename(layout.root)
     with remote.worker_context(layout.root, memory_bytes=None, record_bytes_max=64 << 20):
         made = remote.convert_here(call, frozenset({"html"}))
-    assert made.row_count == 40
-    assert not made.path.is_absolute()
-    assert (layout.root / made.path).is_file()
+    assert (made.row_count, made.path.is_absolute(), (layout.root / made.path).is_file()) == (40, False, True)
     outside = replace(archive, path=tmp_path / "x.tar.gz")
     assert remote._moved(outside, layout) == outside
 
@@ -177,8 +175,7 @@ def test_workers_that_do_not_see_the_folder_are_refused(shared, tmp_path):
         for _ in range(2):  # the second time at once
             advice = r"does not share the folder .*elsewhere.*Mount this machine's data folder"
             refusal(connection, errors.FolderNotSharedError, advice)
-    assert list((tmp_path / "elsewhere").iterdir()) == []
-    assert not list((data / "lake").glob("*probe*"))
+    assert [*(tmp_path / "elsewhere").iterdir(), *(data / "lake").glob("*probe*")] == []
 
 
 def test_nobody_at_the_address_is_said_within_the_time_allowed_and_then_at_once(tmp_path):
@@ -321,10 +318,8 @@ def lose_workers(made, connection):
     assert isinstance(outcome.error, errors.TaskLostError), made.log("scheduler")
     assert str(outcome.error).startswith("enwiki.tar.gz: the task's worker died 1 time. This task wrote no files")
     (fine,) = connection.map(tasks.double, calls((4,)), print)
-    assert fine.unwrap() == 8
-    assert len(connection.members()) == 1
+    assert (fine.unwrap(), len(connection.members())) == (8, 1)
     (left,) = (worker for worker in made.workers if worker.poll() is None)
     left.send_signal(signal.SIGTERM)
-    assert left.wait(timeout=120) == 128 + signal.SIGTERM
-    assert connection.members() == []
+    assert (left.wait(timeout=120), connection.members()) == (128 + signal.SIGTERM, [])
     refusal(connection, errors.NoWorkerError, "last worker")

@@ -85,19 +85,16 @@ def test_a_run_that_finds_an_hour_done_leaves_the_earlier_work_in_its_metadata(d
 
     assert daemon.materialize([hour]).success
     first = shown()
-    assert first["archive"]["files_fetched"] == 1
-    assert first["archive"]["bytes_fetched"] > 0
-    assert first["lake"]["files_converted"] == 1
+    assert (first["archive"]["files_fetched"], first["lake"]["files_converted"]) == (1, 1)
+    assert min(first["archive"]["bytes_fetched"], first["warehouse"]["dagster/partition_row_count"]) > 0
     assert first["warehouse"].pop("changed")
-    assert first["warehouse"]["dagster/partition_row_count"] > 0
     # alone, and among others; the moment of the work stays as well
     moments = []
     for hours in ([hour], [other, hour]):
         assert daemon.materialize(hours).success
         again = shown()
         moments.append([again[layer].pop("unchanged_since") for layer in again])
-        assert not again["warehouse"].pop("changed")
-        assert again == first
+        assert (again["warehouse"].pop("changed"), again) == (False, first)
     assert moments[0] == moments[1]
     # what is work again is shown as such
     for path in (daemon.settings.data / "lake" / "article_changes").rglob(f"hour={hour:%H}/*.parquet"):
@@ -319,8 +316,7 @@ def test_what_was_materialized_alone_is_followed_layer_by_layer_and_nothing_else
     assert daemon.materialize([second, third], LAKE_NAME).success
     assert (tick("lake"), tick("warehouse")) == ({}, {WAREHOUSE_NAME: wanted})
     assert daemon.materialize([second, third], WAREHOUSE_NAME).success
-    assert (tick("lake"), tick("warehouse")) == ({}, {})
-    assert daemon.warehouse.pending_hours() == [second, third]
+    assert (tick("lake"), tick("warehouse"), daemon.warehouse.pending_hours()) == ({}, {}, [second, third])
 
     assert daemon.materialize([first, second]).success  # through all layers
     for _ in range(2):
@@ -336,8 +332,7 @@ def test_a_failure_is_asked_for_once_and_then_left_to_people(daemon):
     archive.write_bytes(b"no archive")
     assert tick("lake") == {LAKE_NAME: [key_of(hour)]}
     assert not daemon.materialize([hour], LAKE_NAME).success
-    assert [tick("lake") for _ in range(3)] == [{}, {}, {}]
-    assert tick("warehouse") == {}
+    assert ([tick("lake") for _ in range(3)], tick("warehouse")) == ([{}, {}, {}], {})
 
 
 def test_lists_follow_as_well_and_lookups_are_no_layers(daemon):

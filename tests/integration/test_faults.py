@@ -23,8 +23,7 @@ def test_tokens_that_were_revoked_end_the_run_and_one_login_heals_it(mirror: Any
     assert mirror.materialize(mirror.newest(2)[:1]).success
     kept = {path: path.stat().st_mtime_ns for path in (*mirror.archives(), *mirror.lake_files())}
     rows = mirror.loaded()
-    assert kept
-    assert rows
+    assert (bool(kept), bool(rows)) == (True, True)
     mirror.sandbox.accounts.revoke_all(mirror.settings.username)
     mirror.configure(password=None)
     mirror.sandbox.requests.clear()
@@ -32,19 +31,16 @@ def test_tokens_that_were_revoked_end_the_run_and_one_login_heals_it(mirror: Any
 
     made = mirror.materialize(hours)
 
-    assert not made.success
     for part in ("revoked", "no password is configured", "Existing data is kept", "`wme auth login`"):
         assert part in made.sentence
-    assert (made.allow_retries, made.metadata) == (False, {})
-    assert len(mirror.requests("/v1/token-refresh")) == 1
-    assert mirror.requests("/download") == []
+    assert (made.success, made.allow_retries, made.metadata) == (False, False, {})
+    assert (len(mirror.requests("/v1/token-refresh")), mirror.requests("/download")) == (1, [])
     assert {path: path.stat().st_mtime_ns for path in (*mirror.archives(), *mirror.lake_files())} == kept
     assert mirror.loaded() == rows
     assert {state for (hour, _), state in mirror.states().items() if hour in hours} == {"missing"}
     reasons = mirror.rows("SELECT DISTINCT reason FROM hours WHERE batch_hour IN (SELECT unnest(?))", [hours])
     assert reasons == [(made.sentence,)]
-    assert {mirror.status_of(hour) for hour in hours} == {"FAILED"}
-    assert mirror.unfinished() == []
+    assert ({mirror.status_of(hour) for hour in hours}, mirror.unfinished()) == ({"FAILED"}, [])
 
     mirror.configure(password=PASSWORD)
     mirror.sandbox.requests.clear()
@@ -63,8 +59,7 @@ def test_misspelt_names_end_the_run_before_anything_is_fetched_and_leave_no_row(
         "The service has no project frwikki (did you mean frwiki?) and no namespace 1 (there are 0, 6, 10, 14). "
         "Nothing was fetched. Correct WME_PROJECTS or WME_NAMESPACES."
     )
-    assert made.allow_retries is False
-    assert (mirror.requests(), mirror.archives(), mirror.states()) == ([], [], {})
+    assert (made.allow_retries, mirror.requests(), mirror.archives(), mirror.states()) == (False, [], [], {})
     assert mirror.status_of(hours[0]) == "FAILED"
 
 
@@ -85,8 +80,8 @@ def test_a_backfill_of_everything_is_not_spoiled_by_hours_from_before_the_mirror
     for hour in gone:
         assert mirror.states()[hour, "enwiki"] == "past_retention"
         for layer in ("archive/batches", "lake/article_changes", "warehouse/article_changes"):
-            assert made.metadata[layer, hour]["state"] == "past_retention"
-            assert mirror.status_of(hour, layer) == "MATERIALIZED"
+            state = made.metadata[layer, hour]["state"]
+            assert (state, mirror.status_of(hour, layer)) == ("past_retention", "MATERIALIZED")
             chosen = dg.AssetRecordsFilter(dg.AssetKey(layer.split("/")), asset_partitions=[key_of(hour)])
             [record] = mirror.instance.fetch_materializations(chosen, limit=2).records
             assert "no longer has the hour" in record.asset_materialization.description
@@ -119,10 +114,9 @@ def test_a_damaged_archive_costs_its_hour_until_the_service_replaces_it(mirror: 
 
     made = mirror.materialize(hours)
 
-    assert not made.success
     first, line = made.sentence.split("\n")
     assert first == "1 of 2 hours failed. The other hour is loaded."
-    assert made.allow_retries is False
+    assert (made.success, made.allow_retries) == (False, False)
     others = {place: count for place, count in mirror.truth([bad]).items() if place[1] != "enwiki"}
     assert others
     assert (mirror.loaded(), mirror.unfinished()) == (mirror.truth([good]) | others, [])
@@ -166,9 +160,8 @@ def test_reference_lists_say_what_failed_and_keep_what_was_there(mirror: Any) ->
     kept = mirror.layout.list_archive(named("projects")).read_bytes()
     mirror.sandbox.faults.add(path="/v2/projects", kind="html", count=None)
     made = mirror.run("reference")
-    assert not made.success
+    assert (made.success, made.allow_retries) == (False, True)
     assert "Could not list the projects" in made.sentence
-    assert made.allow_retries is True
     assert mirror.layout.list_archive(named("projects")).read_bytes() == kept
     assert (mirror.rows("SELECT count(*) FROM projects"), mirror.unfinished()) == (before, [])
 
@@ -199,16 +192,13 @@ def test_the_run_says_so_once_and_loads_what_is_archived(mirror: Any, relay: Rel
     made = mirror.materialize(hours)
     assert made.sentence.count("the connection was refused (") == 1
     first, *lines = made.sentence.split("\n")
-    assert first == "2 of 3 hours failed. The other hour is loaded."
-    assert len(lines) == 1
+    assert (first, len(lines)) == ("2 of 3 hours failed. The other hour is loaded.", 1)
     assert lines[0].startswith(f"- 2 hours from {hours[0]:%Y-%m-%d %H:00} to {hours[2]:%Y-%m-%d %H:00}: Could not ")
-    assert made.allow_retries
-    assert mirror.loaded() == mirror.truth(hours[1:2])
+    assert (made.allow_retries, mirror.loaded()) == (True, mirror.truth(hours[1:2]))
     # of the object store's loss only the lists of the hours came before; none of them is asked for again
     assert len(mirror.requests("")) - listed <= 3 + 3
     mirror.configure(auth_url=mirror.sandbox.url, username=username)
     relay.replaced = b"", b""
     if host == "the service":
         relay.mend()
-    assert mirror.materialize(hours).success
-    assert mirror.loaded() == mirror.truth(hours)
+    assert (mirror.materialize(hours).success, mirror.loaded()) == (True, mirror.truth(hours))

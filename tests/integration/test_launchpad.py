@@ -38,8 +38,8 @@ def test_a_snapshot_is_fetched_in_the_form_and_within_the_units_that_were_typed(
         made = mirror.take_snapshot(NAME)
         assert made.sentence == ""
         metadata = made.metadata["archive/snapshots", None]
-        assert (metadata["form"], metadata["quota_units"]) == (form, 1)
-        assert metadata["because"] == "this form was requested"
+        told = [metadata[name] for name in ("form", "quota_units", "because")]
+        assert told == [form, 1, "this form was requested"]
     (path,) = mirror.layout.archive.rglob(f"{NAME}.*.tar.gz")
     assert (metadata["files"], metadata["bytes"]) == (1, path.stat().st_size)
     told = made.metadata["warehouse/snapshot_articles", None]
@@ -152,15 +152,13 @@ def test_a_damaged_file_is_replaced_and_its_hour_loaded_again_and_what_is_right_
             made = again(mirror, hour)
             assert reader.read() == wrong  # who has it open keeps what was there
         assert (made.sentence, counts(made, hour)) == ("", (1, True))
-        assert lake_file.read_bytes() == right
-        assert all(made.checks.values())
+        assert (lake_file.read_bytes(), all(made.checks.values())) == (right, True)
     assert counts(again(mirror, hour), hour) == (0, False)
 
     # whole, and a row short
     table = pq.read_table(lake_file)
     pq.write_table(table.slice(1).replace_schema_metadata(pq.read_metadata(lake_file).metadata), lake_file)
-    assert counts(again(mirror, hour), hour) == (1, True)
-    assert lake_file.read_bytes() == right
+    assert (counts(again(mirror, hour), hour), lake_file.read_bytes()) == ((1, True), right)
 
 
 def sentences(mirror, job, key=None):

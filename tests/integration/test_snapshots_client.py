@@ -71,8 +71,7 @@ def test_in_chunks_it_costs_one_unit_for_each_and_nothing_again(client, sandbox,
     assert asked(sandbox) == sum(d.unit_count for d in done) == count
     assert [d.path for d in done] == [p.target for p in plan.files]
     assert all(md5_of(d.path) == Sidecar.read(d.path).version == d.version for d in done)
-    assert not unfinished(plan)
-    assert sum(seen) == sum(d.size_bytes for d in done)
+    assert (unfinished(plan), sum(seen)) == ([], sum(d.size_bytes for d in done))
     told = json.loads(plan.manifest.read_text())
     assert told["snapshot"]["version"] == plan.snapshot.version
     assert [f["identifier"] for f in told["files"]] == [p.identifier for p in plan.files]
@@ -80,8 +79,7 @@ def test_in_chunks_it_costs_one_unit_for_each_and_nothing_again(client, sandbox,
     again = client.snapshots.plan(NAME, folder)
     assert (again.form, again.unit_count, again.missing_bytes) == ("chunks", 0, 0)
     assert not any(d.fetched for d in client.snapshots.download(again))
-    assert used(client) == (0, count)
-    assert superseded(again) == ()
+    assert (used(client), superseded(again)) == ((0, count), ())
 
 
 def test_a_version_that_changes_half_way_is_noticed(client, sandbox, plan, folder):
@@ -93,8 +91,7 @@ def test_a_version_that_changes_half_way_is_noticed(client, sandbox, plan, folde
         client.snapshots.download(plan, workers=workers)
     error = caught.value
     assert used(client)[1] <= 3 + workers  # those under way at that moment, and none after it
-    assert not plan.manifest.exists()
-    assert not unfinished(plan)
+    assert (plan.manifest.exists(), unfinished(plan)) == (False, [])
     kept = landed(plan)
     assert all(md5_of(p.target) == Sidecar.read(p.target).version for p in kept)
     fresh = client.snapshots.plan(NAME, folder, CHUNKS)
@@ -121,8 +118,7 @@ def test_a_change_in_mid_body_is_noticed(client, sandbox, plan):
 
     with pytest.raises(errors.StaleSnapshot, match=r"after it was planned: .*_chunk_0 has version .* instead of"):
         client.snapshots.fetch(plan, plan.files[0], export_once)
-    assert used(client) == (0, 1)
-    assert (landed(plan), unfinished(plan)) == ([], [])
+    assert (used(client), landed(plan), unfinished(plan)) == ((0, 1), [], [])
     with pytest.raises(errors.StaleSnapshot):
         client.snapshots.download(plan, workers=1)
     assert not [seen for seen in sandbox.requests if seen.path.endswith("_chunk_1")], "others are not begun"
@@ -139,8 +135,7 @@ def test_new_bytes_that_came_for_the_old_version_are_kept_for_the_next_plan(clie
         sandbox.exports.export(NAME)
         error = future.exception()
     assert isinstance(error, errors.StaleSnapshot)
-    assert used(client) == (0, 1)
-    assert landed(plan) == []
+    assert (used(client), landed(plan)) == ((0, 1), [])
     fresh = client.snapshots.plan(NAME, folder, CHUNKS)
     assert [p.identifier for p in fresh.files if p.is_landed] == [plan.files[0].identifier]
     assert f"costs {fresh.unit_count} chunk units" in error.message
@@ -241,8 +236,7 @@ def test_a_process_that_is_ended_costs_one_unit_for_each_file_in_flight(
     assert used(client)[product] <= len(plan.files) + flying
     assert sum(d.resumed_bytes for d in done) == sum(left.values())
     assert all(md5_of(piece.target) == Sidecar.read(piece.target).version for piece in again.files)
-    assert not unfinished(again)
-    assert again.manifest.exists()
+    assert (again.manifest.exists(), unfinished(again)) == (True, [])
 
 
 @pytest.mark.parametrize(
@@ -279,8 +273,7 @@ def test_a_file_that_is_tried_again_goes_on_and_counts_once(client, sandbox, pla
     come = []
     done = client.snapshots.download(plan, workers=2, progress=come.append)
     assert done[1].resumed_bytes > 0
-    assert sum(come) == sum(d.size_bytes for d in done)
-    assert used(client) == (0, len(plan.files) + 1)
+    assert (sum(come), used(client)) == (sum(d.size_bytes for d in done), (0, len(plan.files) + 1))
 
 
 def test_memory_does_not_grow_with_the_files(tmp_path):

@@ -3,15 +3,17 @@
 import os
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock, call
 
 import pytest
 
-from resources import connection, machine
-from resources.adapters import ConfiguredEngine, ConfiguredEnterprise, ConfiguredLake, ConfiguredWarehouse
+from resources import connection, machine, sandbox
+from resources.adapters import ConfiguredEngine, ConfiguredLake, ConfiguredWarehouse
 from resources.connection import sandbox_settings
-from resources.data_folder import OriginError, origin_of
+from resources.data_folder import OriginError, facts_of, origin_of, ui_lock
 from resources.datasets import ARTICLE_CHANGES, ENTITY_CHANGES, WIKIDATA
-from resources.enterprise import Limits, RetryPolicy
+from resources.enterprise import Limits, RetryPolicy, Service
 from resources.lake import ConversionError, Converter
 from resources.remote import RemoteWorkers
 from resources.settings import Settings, SettingsError
@@ -30,19 +32,17 @@ def test_the_scope_is_every_namespace_of_every_project_in_the_order_configured()
     settings = Settings(projects=("frwiki", "enwiki"), namespaces=(14, 0))
     assert settings.scope == (("frwiki", 14), ("frwiki", 0), ("enwiki", 14), ("enwiki", 0))
     assert Settings(projects=("enwiki",)).scope == (("enwiki", 0),)
-    assert settings.scope_of(ARTICLE_CHANGES) == settings.scope
-    assert settings.scope_of(ENTITY_CHANGES) == ()
+    assert (settings.scope_of(ARTICLE_CHANGES), settings.scope_of(ENTITY_CHANGES)) == (settings.scope, ())
     assert settings.model_copy(update={"wikidata": True}).scope_of(ENTITY_CHANGES) == WIKIDATA
 
 
 def test_a_data_folder_is_bound_to_the_first_service_it_is_used_with(tmp_path):
     with pytest.raises(SettingsError, match="base_url is not valid"):
         service(tmp_path, "ftp://nowhere")
-    assert origin_of(tmp_path) is None
+    assert (origin_of(tmp_path), facts_of(tmp_path)) == (None, {"service": "unknown"})
     made = service(tmp_path, contact="ops@example.org", anonymous=True)
     assert (made.base_url, made.username, made.password) == (URL, "u", "p")
-    assert (made.contact, made.anonymous) == ("ops@example.org", True)
-    assert origin_of(tmp_path) == URL
+    assert (made.contact, made.anonymous, origin_of(tmp_path)) == ("ops@example.org", True, URL)
     service(tmp_path)
     told = rf"contains data from.*Set WME_DATA to another folder.*If {URL} was a mistake, remove .*service\.json"
     with pytest.raises(OriginError, match=told):
@@ -66,7 +66,7 @@ def test_settings_have_the_units_that_their_names_say():
     assert kept == [("v1.5.0", 600.0), ("v1.5.0", 5.0)]
     said = []
     engine = ConfiguredEngine(settings).engine(said.append)
-    assert engine.workers == 3
+    assert (engine.workers, ConfiguredEngine(settings, reporter := Mock()).engine(print).reporter) == (3, reporter)
     with engine.task("x", 1000, "B"):
         assert said == ["x: 1.0 kB"]
     with ConfiguredEngine(Settings(threads=2)).converter(ConfiguredLake(Settings())) as converter:
@@ -82,6 +82,22 @@ def test_settings_have_the_units_that_their_names_say():
         ConfiguredEngine(Settings(threads=8, memory_mb=300)).converter(ConfiguredLake(Settings()))
 
 
+def test_a_service_in_the_sandbox_has_the_contact_and_ends_with_the_pages_and_one_that_does_not_start_is_named(
+    tmp_path, monkeypatch
+):
+    settings, urls = Settings(data=tmp_path, sandbox=True, contact="ops@example.org"), (URL, "http://127.0.0.1:2")
+    endpoint = SimpleNamespace(url=urls[0], realtime_url=urls[1], username="u", password="p")
+    attach = Mock(return_value=endpoint)
+    monkeypatch.setattr(sandbox, "attach", attach)
+    assert connection.service(settings) == Service(urls[0], *urls, "u", "p", "ops@example.org")
+    assert attach.call_args == call(sandbox_settings(tmp_path), owner=tmp_path / "dagster" / "ui.lock")
+    assert ui_lock(Path("d")).is_absolute()
+    for kind in (sandbox.SandboxConflictError, sandbox.SandboxStartError, ValueError):
+        attach.side_effect = kind("Taken.")
+        with pytest.raises(connection.SandboxError, match="Taken"):
+            connection.service(settings)
+
+
 def test_who_cannot_wait_has_a_client_that_does_not(tmp_path):
     settings = Settings(data=tmp_path, username="u", password="p", sandbox=False, min_free_gb=2, requests_per_second=7)
     for seconds, times in ((None, (RetryPolicy().retries, 10.0, 60.0)), (4.0, (0, 2.0, 4.0))):
@@ -89,12 +105,6 @@ def test_who_cannot_wait_has_a_client_that_does_not(tmp_path):
             retry, limits = client._transport.retry, client._transport.limits
         assert (retry.retries, retry.connect_timeout, retry.read_timeout, retry.requests_per_second) == (*times, 7)
         assert (limits.answer_seconds, limits.keep_free_bytes) == (seconds or Limits().answer_seconds, 2_000_000_000)
-
-
-def test_a_run_may_choose_the_numbers_that_its_work_depends_on():
-    numbers = {"max_record_mb", "min_free_gb", "grace_hours"}
-    for kind, names in ((ConfiguredEnterprise, {"lookups_per_day", "check_pages"}), (ConfiguredLake, numbers)):
-        assert kind(Settings()).definition().config_schema.config_type.fields.keys() == names
 
 
 def test_memory_follows_the_machine_unless_it_is_set(monkeypatch):

@@ -33,5 +33,4 @@ def test_dataset_is_itself_wherever_it_is_sent_and_every_column_has_one_source_t
 def test_no_two_datasets_share_a_table_or_a_folder():
     tables = [table.name for table in datasets.tables()]
     folders = [one.archive for one in datasets.datasets() if one.family is not Family.LIST]
-    assert len(set(tables)) == len(tables)
-    assert len(set(folders)) == len(folders)
+    assert (len(set(tables)), len(set(folders))) == (len(tables), len(folders))

@@ -23,15 +23,11 @@ def every(kind: type[MirrorError]) -> set[type[MirrorError]]:
     return {kind}.union(*(every(child) for child in kind.__subclasses__()))
 
 
-def all_modules() -> None:
-    """Import every module, so that no class is missed because nobody asked for it yet."""
-    for package in (resources, assets, pipelines):
-        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if not found.name.endswith(("__main__", "._decode")):  # the latter is a library of C, and no module
-                importlib.import_module(found.name)
-
-
-all_modules()
+# import every module, so that no class is missed because nobody asked for it yet
+for package in (resources, assets, pipelines):
+    for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        if not found.name.endswith(("__main__", "._decode")):  # the latter is a library of C, and no module
+            importlib.import_module(found.name)
 OURS = sorted(
     (kind for kind in every(MirrorError) if not kind.__module__.startswith("test")),
     key=lambda kind: f"{kind.__module__}.{kind.__name__}",
@@ -77,8 +73,7 @@ def test_every_error_survives_the_way_and_ends_its_run_or_not(kind):
     sent = example(kind)
     got = pickle.loads(pickle.dumps(sent))
     assert type(got) is kind
-    assert str(got) == str(sent)
-    assert got.__dict__ == sent.__dict__
+    assert (str(got), got.__dict__) == (str(sent), sent.__dict__)
     assert (got.retryable, got.ends_run, got.unavailable) == (sent.retryable, sent.ends_run, sent.unavailable)
     assert portable(sent) is sent
     assert ends_run(sent) is (kind.__name__ in ENDING)

@@ -17,6 +17,7 @@ from pipelines.notebook import connect
 from pipelines.operations import backup, restore
 from pipelines.report import page
 from resources import datasets, enterprise, files, sandbox
+from resources.data_folder import FolderError, ready
 from resources.enterprise.listing import Listing
 from resources.errors import retryable
 from resources.lake import Archive, Layout, convert
@@ -48,12 +49,10 @@ def test_a_writer_that_is_killed_leaves_what_was_there_and_hinders_nobody(tmp_pa
     done = subprocess.run(
         [sys.executable, "-c", KILLED, path, when], cwd=ROOT, check=False, env={"PYTHONPATH": str(ROOT)}
     )
-    assert done.returncode == -signal.SIGKILL
-    assert path.read_bytes() == b"old"
+    assert (done.returncode, path.read_bytes()) == (-signal.SIGKILL, b"old")
     assert (path.parent / ".x.json.tmp").exists()
     files.write(path, b"newer", mode=0o600)
-    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"newer", 0o600)
-    assert names(path.parent) == ["x.json"]
+    assert (path.read_bytes(), path.stat().st_mode & 0o777, names(path.parent)) == (b"newer", 0o600, ["x.json"])
 
 
 def test_writers_that_meet_do_not_mix(tmp_path):
@@ -88,12 +87,13 @@ def test_where_there_is_no_room_the_old_file_stays_and_nothing_else(tmp_path):
     try:
         with pytest.raises(OSError, match="large") as caught:
             files.write(path, bytes(5000))
+        with pytest.raises(FolderError, match=r"is not writable \(File too large\).* Free up disk space"):
+            ready(tmp_path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, ignored)
     full = [files.is_full(OSError(code, "")) for code in (caught.value.errno, errno.ENOSPC, errno.EDQUOT, errno.EACCES)]
-    assert full == [True, True, True, False]
-    assert (path.read_bytes(), names(tmp_path)) == (b"old", ["x"])
+    assert (full, path.read_bytes(), names(tmp_path)) == ([True, True, True, False], b"old", ["x"])
 
 
 def test_damaged_files_of_one_name_are_all_kept(tmp_path):

@@ -1,5 +1,6 @@
 """What Dagster's pages show of tables (short types, whole descriptions, rows that can be read) and of errors."""
 
+import errno
 import re
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -10,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from markdown_it import MarkdownIt
 
-from assets import describe
+from assets import checks, describe
 from assets.describe import as_failure, failed_hours, failure, sentence
 from resources.enterprise import errors
 from resources.errors import ends_run
@@ -47,13 +48,13 @@ def test_nested_types_are_short_and_their_fields_stand_in_the_description():
 def test_rows_are_a_table_that_markdown_cannot_break():
     rows = [
         {"a": 1234567, "page_id": 1234567, "b": 1.5, "c": None, "d": "x|y\nz", "e": True},
-        {"a": 0, "d": "long" * 100, "f": datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)},
+        {"a": 0, "d": "<" * 400, "f": datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)},
     ]
     lines = describe.markdown(rows, ("a", "page_id", "b", "c", "d", "e", "f")).value.splitlines()
     assert lines[0] == "| a | page_id | b | c | d | e | f |"
     assert lines[1] == "| --- | --- | --- | --- | --- | --- | --- |"
     assert lines[2] == "| 1,234,567 | 1234567 | 1.50 |  | x\\|y z | yes |  |"
-    assert lines[3] == f"| 0 |  |  |  | {'long' * 50} |  | 2026-01-02 03:04:05 |"
+    assert lines[3] == f"| 0 |  |  |  | `{'<' * 200}` |  | 2026-01-02 03:04:05 |"
 
 
 HOSTILE = [
@@ -74,7 +75,8 @@ def test_no_name_makes_a_link_an_image_or_html_in_markdown(name):
     table = describe.markdown([{"a": name, "b": "end"}], ("a", "b")).value
     hour = datetime(2026, 1, 2, tzinfo=UTC)
     failed = describe.failed_hours({hour: ConnectionError(name)}, 2).metadata["failed_hours"].value
-    for text, cells in ((table, 4), (failed, 0)):
+    check = checks.format_findings([name], "")
+    for text, cells in ((table, 4), (failed, 0), (check, 0)):
         tokens = MarkdownIt("commonmark").enable("table").parse(text)
         assert sum(one.type in {"th_open", "td_open"} for one in tokens) == cells
         inline = [part for one in tokens for part in one.children or ()]
@@ -102,15 +104,17 @@ def test_a_preview_takes_a_few_rows_of_each_file_and_none_of_an_empty_one(tmp_pa
 def test_a_sentence_is_the_errors_own_unless_it_has_none():
     assert sentence(errors.Forbidden("The account may not.")) == "The account may not."
     assert (sentence(KeyError("x")), sentence(RuntimeError())) == ("KeyError: 'x'", "RuntimeError")
-    refused = OSError(13, "Permission denied", "/data/x")
-    assert sentence(refused).startswith("Permission denied: /data/x. ")
-    assert "run the same command again" in sentence(refused)
+    owner = "Make the user who runs this command the folder's owner (chown), or set WME_DATA to another folder."
+    read_only = "Mount the file system read-write, or set WME_DATA to another folder."
+    for number, advice in ((errno.EACCES, owner), (errno.EPERM, owner), (errno.EROFS, read_only)):
+        assert sentence(OSError(number, "Refused", "/data/x", None, "/y")) == (
+            f"Refused: /data/x -> /y. Committed data is kept. {advice} Then run the same command again."
+        )
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, KeyError, OSError, MemoryError])
 def test_errors_that_do_not_say_end_their_hour_and_are_not_tried_again(kind):
-    assert not ends_run(kind("x"))
-    assert not failure(kind("x")).allow_retries
+    assert (ends_run(kind("x")), failure(kind("x")).allow_retries) == (False, False)
 
 
 LOST, WRONG, GONE = errors.UnreachableError("Lost."), errors.IntegrityError("Wrong."), errors.RetentionPassed("Gone.")
@@ -130,6 +134,8 @@ def test_every_failed_hour_is_named_with_its_reason_and_with_those_of_the_same()
         assert found.description == "entity_changes: " + "\n- ".join(told)
         assert found.allow_retries is (LOST in failed.values())  # one of them can heal
         assert found.metadata["failed_count"].value == len(failed)
+        lost = {"unavailable": "service", "retryable": True} if LOST in failed.values() else {}
+        assert {name: found.metadata[name].value for name in found.metadata.keys() & {*lost, "unavailable"}} == lost
 
 
 def test_whatever_goes_wrong_within_becomes_a_failure_once():
@@ -141,9 +147,11 @@ def test_whatever_goes_wrong_within_becomes_a_failure_once():
         raise own
     assert caught.value is own
     told = []
-    with pytest.raises(dg.Failure), as_failure(SimpleNamespace(partition_key="p", log_event=told.append), [KEY]):
-        raise KeyError("x")
-    assert [(one.asset_key, one.partition, one.description) for one in told] == [(KEY, "p", "KeyError: 'x'")]
+    for error in (KeyError("x"), errors.RateLimited("<a>")):
+        with pytest.raises(dg.Failure), as_failure(SimpleNamespace(partition_key="p", log_event=told.append), [KEY]):
+            raise error
+    found = [(one.asset_key, one.partition, one.description) for one in told]
+    assert found == [(KEY, "p", text) for text in ("KeyError: 'x'", "`<a>`")]
 
 
 def test_a_size_stands_beside_every_number_of_bytes():

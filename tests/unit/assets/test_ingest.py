@@ -4,7 +4,7 @@ import itertools
 from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
-from unittest.mock import Mock
+from unittest.mock import Mock, call
 
 import pytest
 
@@ -24,7 +24,7 @@ from tests.unit.enterprise.conftest import HOUR
 from tests.unit.enterprise.loopback import error_reply
 
 ARCHIVE, LAKE, WAREHOUSE = ALL = list(layers.keys(datasets.ARTICLE_CHANGES))
-LONG_AGO = HOUR - timedelta(days=3)
+LONG_AGO, AFTER = HOUR - timedelta(days=3), NEXT + timedelta(hours=1)
 
 
 def test_hours_that_cannot_be_planned_fail_alone_and_stand_in_the_coverage(bench):
@@ -38,8 +38,7 @@ def test_hours_that_cannot_be_planned_fail_alone_and_stand_in_the_coverage(bench
     assert run.left_out == {LONG_AGO, NEXT}
     states = {LONG_AGO: HourState.PAST_RETENTION, NEXT: HourState.NOT_YET}
     assert bench.states() == {(hour, one, 0): states[hour] for one in ("enwiki", "frwiki") for hour in states}
-    assert bench.said[0] == "list: 3 hours"
-    assert len(bench.said) == 2
+    assert (bench.said[0], len(bench.said)) == ("list: 3 hours", 2)
 
 
 def test_changes_of_visibility_are_kept_with_each_hour_and_if_that_fails_the_hour_is_loaded_all_the_same(
@@ -52,8 +51,7 @@ def test_changes_of_visibility_are_kept_with_each_hour_and_if_that_fails_the_hou
     bench.serve("enwiki", 1)
     run = bench.run()
     run.plan([HOUR], bench.client)
-    assert [layer.key for layer in run.ingest(HOUR, ALL, bench.client)] == ALL
-    assert keep.call_count == 1
+    assert ([layer.key for layer in run.ingest(HOUR, ALL, bench.client)], keep.call_count) == (ALL, 1)
     assert "The stream cannot be read." in caplog.text
     assert bench.states() == {(HOUR, "enwiki", 0): HourState.LOADED}
 
@@ -68,8 +66,7 @@ def test_an_hour_past_the_retention_that_is_archived_comes_from_the_archive(benc
     run.plan([HOUR], bench.client)
     assert (run.plans, run.failed, run.gone) == ({}, {}, {})
     layers = {layer.key: layer for layer in run.ingest(HOUR, ALL, bench.client)}
-    assert list(layers) == ALL
-    assert layers[ARCHIVE].metadata["requests"] == 0
+    assert (list(layers), layers[ARCHIVE].metadata["requests"]) == (ALL, 0)
     # numbers for the plots, and the same to be read
     [made], [archive] = run.conversions[HOUR], run.archived[HOUR].archives
     sizes = {"lake_bytes": made.lake_bytes, "ndjson_bytes": made.ndjson_bytes}
@@ -80,8 +77,7 @@ def test_an_hour_past_the_retention_that_is_archived_comes_from_the_archive(benc
         found = layers[layer].metadata
         assert found[name] == size > 0
         assert found[name.replace("bytes", "size")] == size_text(found[name])
-    assert layers[WAREHOUSE].metadata["dagster/partition_row_count"] == 2
-    assert bench.downloads() == asked
+    assert (layers[WAREHOUSE].metadata["dagster/partition_row_count"], bench.downloads()) == (2, asked)
 
 
 def test_once_fetching_has_ended_an_hour_is_read_from_the_archive_only_if_it_is_complete(bench):
@@ -98,6 +94,7 @@ def test_once_fetching_has_ended_an_hour_is_read_from_the_archive_only_if_it_is_
         list(run.ingest(HOUR, ALL, None))
     assert bench.states()[HOUR, "enwiki", 0] == HourState.LOADED
     damaged = {("enwiki", number): LakeFileError(f"No. {number}.") for number in range(5)}
+    assert PartialHourError.of({}, damaged | {("frwiki", 0): UnreachableError("Lost.")}).retryable, "one can heal"
     told = "enwiki namespace 0: No. 0. enwiki namespace 1: No. 1. enwiki namespace 2: No. 2. And 2 more."
     assert str(error := PartialHourError.of({}, damaged)).endswith(f"other projects are loaded. {told}")
     assert (error.retryable, PartialHourError.of({("frwiki", 0): "odd"}, damaged).retryable) == (False, True)
@@ -119,8 +116,7 @@ def test_the_selected_layers_are_made_and_each_is_told_when_it_is_committed_and_
     told = [(layer.key, committed()) for layer in run.ingest(HOUR, selected, bench.client if run.plans else None)]
     steps = {ARCHIVE: (True, False, False), LAKE: (True, True, False), WAREHOUSE: (True, True, True)}
     assert told == [(key, steps[key]) for key in selected]
-    assert committed() == steps[selected[-1]]
-    assert list(run.archived) == [HOUR]
+    assert (committed(), list(run.archived)) == (steps[selected[-1]], [HOUR])
     assert (HOUR in run.conversions, run.loaded) == (selected != [ARCHIVE], [HOUR] if WAREHOUSE in selected else [])
 
 
@@ -133,9 +129,7 @@ def layers_of(bench, *projects):
 def test_what_each_layer_tells(bench, monkeypatch, caplog):
     archive, lake, warehouse = (layer.metadata for layer in layers_of(bench, "enwiki").values())
     assert "no changes" in warehouse["empty"]
-    assert warehouse["dagster/partition_row_count"] == 0
-    assert "dagster/uri" not in archive
-    assert "preview" not in lake
+    assert (warehouse["dagster/partition_row_count"], "dagster/uri" in archive, "preview" in lake) == (0, False, False)
 
     convert, moments = bench.converter.convert, itertools.count()
     more = {"remarks": ("Odd.",), "seconds": 0.5}
@@ -145,10 +139,11 @@ def test_what_each_layer_tells(bench, monkeypatch, caplog):
     bench.serve("enwiki", first, 2, 2, b"no record")
     bench.serve("frwiki", 1)
     bench.serve("dewiki", 1, version="7")
-    told = layers_of(bench, "enwiki", "frwiki", "itwiki")
+    bench.know("projects", *(places := ("enwiki", "frwiki", "itwiki", "eswiki")))
+    told = layers_of(bench, *places)
     archive, lake, warehouse = (told[key].metadata for key in ALL)
-    assert (archive["files"], archive["files_fetched"], archive["absent"]) == (2, 2, "itwiki namespace 0")
-    assert archive["requests"] == 3
+    assert archive["absent"] == "itwiki namespace 0, eswiki namespace 0"
+    assert [archive[name] for name in ("files", "files_fetched", "requests")] == [2, 2, 3]
     assert archive["bytes"] == archive["bytes_fetched"] > 0
     [path] = bench.layout.archive.rglob("frwiki*.tar.gz")
     assert "| enwiki | 0 | " in archive["archives"].value
@@ -171,7 +166,8 @@ def test_what_each_layer_tells(bench, monkeypatch, caplog):
     assert "| enwiki | 0 | 3 | 2 | 1 | 1 |" in warehouse["projects"].value
     assert "empty" not in warehouse
 
-    again = layers_of(bench, "enwiki", "frwiki", "itwiki")
+    bench.fake.records = dict(reversed(bench.fake.records.items()))  # no version depends on the list's order
+    again = layers_of(bench, *places)
     archive, lake, warehouse = (again[key].metadata for key in ALL)
     assert (archive["files"], archive["files_fetched"], archive["bytes_fetched"], archive["requests"]) == (2, 0, 0, 1)
     assert (lake["dagster/partition_row_count"], lake["files_converted"], lake["seconds"]) == (4, 0, 0)
@@ -181,16 +177,18 @@ def test_what_each_layer_tells(bench, monkeypatch, caplog):
     bench.serve("frwiki", 1, 2)
     other = layers_of(bench, "enwiki", "frwiki")
     assert all(other[key].data_version != told[key].data_version for key in ALL)
+    assert [[of[key].is_new for key in ALL] for of in (told, again, other)] == [[True] * 3, [False] * 3, [True] * 3]
 
 
 def test_what_earlier_runs_made_is_found_again_and_nothing_is_done(bench):
-    bench.serve("enwiki", 1)
-    layers_of(bench, "enwiki")
+    for project in (projects := ("enwiki", "frwiki")):
+        bench.serve(project, 1)
+    layers_of(bench, *projects)
     before = len(bench.fake.api.requests), loaded_digests(bench.warehouse, HOUR)
-    run = bench.run()
+    run = bench.run(*projects)
     run.recall([LONG_AGO, HOUR, NEXT])
     assert list(run.archived) == list(run.conversions) == run.loaded == [HOUR]
-    assert [one.converted for one in run.conversions[HOUR]] == [False]
+    assert [one.converted for one in run.conversions[HOUR]] == [False, False]
     assert (len(bench.fake.api.requests), loaded_digests(bench.warehouse, HOUR)) == before
 
 
@@ -200,6 +198,16 @@ def test_the_first_error_is_told_though_the_coverage_cannot_be_noted_either(benc
     run = bench.run()
     error = NotArchivedError("Not there.")
     run.fail(HOUR, error)
-    assert run.failed == {HOUR: error}
-    assert len(error.__notes__) == 1
-    assert error.__notes__[0].startswith("The coverage could not be updated either. ")
+    assert (run.failed, run.is_warehouse_unavailable) == ({HOUR: error}, True)
+    [note] = error.__notes__
+    assert note.startswith("The coverage could not be updated either. ")
+    run.fail(NEXT, other := NotArchivedError("Not there either."))
+    assert not hasattr(other, "__notes__"), "it is not tried again"
+    # where nothing can be loaded, archived hours fail as well, and those that are lost are no failures
+    run.plans, run.gone = {NEXT: run.plans, AFTER: Mock(missing=())}, {LONG_AGO: RetentionPassed("Gone.")}
+    run.stop(error, [LONG_AGO, NEXT, AFTER])
+    assert run.failed == {HOUR: error, NEXT: other, AFTER: error}
+    run = bench.run()
+    run.plans, run.fail = {NEXT: Mock(missing=[1]), AFTER: Mock(missing=())}, Mock()
+    run.stop(error, [HOUR, NEXT, AFTER])
+    assert run.fail.call_args_list == [call(HOUR, error), call(NEXT, error)], "without a plan, nothing is known"

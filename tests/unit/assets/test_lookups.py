@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from unittest.mock import Mock, call
 
 import pytest
@@ -11,6 +11,7 @@ from assets.steps import lookup
 from assets.steps.lookup import Budget, LookupsBusyError, WatchlistError
 from resources.data_folder import copying
 from resources.enterprise import Filter, Query
+from resources.enterprise.errors import NotFound, ServiceUnavailable, UnreachableError
 from resources.lake import Layout, journal
 from resources.lake.journal import Asked, Journals
 from resources.tables import Purpose
@@ -41,7 +42,8 @@ def test_a_budget_is_of_a_day_and_never_exceeded(tmp_path):
     moments = [NOW]
     budget = Budget(tmp_path, 2, lambda: moments[-1])
     assert [budget.take() for _ in range(3)] == [True, True, False]
-    assert Budget(tmp_path, 2, lambda: NOW).left == 0  # another process
+    # another process, with less to spend, and the clock of another time zone
+    assert Budget(tmp_path, 1, lambda: NOW.astimezone(timezone(timedelta(hours=9)))).left == 0
     moments.append(NOW + timedelta(minutes=1))
     assert budget.left == 2
     (tmp_path / "state" / "lookups.json").write_text("{}")  # what was spent is not known
@@ -50,20 +52,30 @@ def test_a_budget_is_of_a_day_and_never_exceeded(tmp_path):
 
 def test_a_small_budget_is_spent_on_watched_pages(bench, monkeypatch):
     watched = [("enwiki", "Earth"), ("enwiki", "Mars")]
-    monkeypatch.setattr(Warehouse, "uncertain_pages", lambda *_: [("enwiki", 0, "Venus"), ("enwiki", 0, "Mars")])
-    wanted = [("Earth", Purpose.WATCH), ("Mars", Purpose.REPAIR), ("Venus", Purpose.REPAIR)]
-    for limit in range(4):
+    uncertain = [("enwiki", 0, "Venus"), ("enwiki", 0, "Mars"), ("frwiki", 0, "Earth")]
+    monkeypatch.setattr(Warehouse, "uncertain_pages", lambda *_: uncertain)
+    wanted = [("Earth", Purpose.WATCH), *((name, Purpose.REPAIR) for name in ("Mars", "Venus", "Earth"))]
+    for limit in range(5):
         planned = lookup.plan(watched, [("enwiki", 0)], bench.warehouse, limit, NOW)
         assert [(one.name, one.purpose) for one in planned] == wanted[:limit]
 
 
 def test_a_lookup_names_its_project_and_a_disk_that_is_full_is_no_missing_page(bench):
-    client, budget = Mock(), Budget(bench.data, 9, lambda: NOW)
+    client, budget = Mock(), Budget(bench.data, 4, lambda: NOW)
     client.lookups.articles.side_effect = OSError("The disk is full.")
     with pytest.raises(OSError, match="The disk is full"):
         lookup.ask([EARTH], client, bench.layout, budget, bench.engine, lambda: NOW)
     query = Query(filters=(Filter("is_part_of.identifier", "enwiki"),), limit=1)
-    assert (client.lookups.articles.call_args, budget.left) == (call("Earth", query), 8)
+    assert (client.lookups.articles.call_args, budget.left) == (call("Earth", query), 3)
+    # three of four pages are asked for, and what two met is said once
+    client.lookups.articles.side_effect = [NotFound("No."), *[ServiceUnavailable("Away.")] * 2]
+    wanted = [replace(EARTH, name=name) for name in "abcd"]
+    assert lookup.ask(wanted, client, bench.layout, budget, bench.engine, lambda: NOW) == (0, 1, ["Away."])
+    assert bench.said[-1].startswith("look up: 1 page in ")
+    # what every page would meet ends the others, and costs nothing for them
+    client.lookups.articles.side_effect = UnreachableError("Lost.")
+    lookup.ask(wanted * 3, client, bench.layout, more := Budget(bench.data, 99, lambda: NOW), bench.engine, lambda: NOW)
+    assert more.left >= 99 - 4 - bench.engine.workers
 
 
 def test_one_process_looks_up_at_a_time(tmp_path):
@@ -100,5 +112,4 @@ def test_half_a_line_of_a_killed_run_is_dropped_and_the_archive_is_the_same_each
     assert (archive.project_id, archive.namespace_id, archive.source_at.microsecond) == ("enwiki", 10, 7)
     of_page.write_bytes(whole)  # as it is after a kill before it is removed
     journal.pack(layout)
-    assert list(journal.archives(layout)) == [first, archive]
-    assert list(layout.archive.rglob("*.ndjson")) == []
+    assert ([*journal.archives(layout)], [*layout.archive.rglob("*.ndjson")]) == ([first, archive], [])

@@ -37,6 +37,8 @@ def entries(*names):
 
 def test_names_of_archived_lists_cost_no_request_and_odd_entries_spoil_no_other(bench, check, projects):
     assert check(["frwiki", "enwiki"], [14, 0]) == []
+    with pytest.raises(UnknownNameError, match=r"^The service has no namespace 5 "):
+        check(["enwiki"], [5])
     projects.write_text(json.dumps([*entries("enwiki", None, ["x"]), 7, {}]))
     bench.fake.close()
     assert check(["enwiki"]) == []
@@ -61,7 +63,8 @@ def test_a_name_that_the_archived_list_does_not_know_may_be_new_or_that_of_an_od
     bench.know("projects", "enwiki")
     assert check(["frwiki"]) == ["/v2/projects"]
     bench.fake.script("/v2/projects", json_reply([*entries("frwiki"), {"name": "without identifier"}]))
-    assert check(["xxwiki"]) == ["/v2/projects"]
+    with pytest.raises(UnknownNameError, match=r"^The service has no namespace 5 "):
+        check(["xxwiki"], [5])
     with pytest.raises(UnknownNameError):
         check(["xxwiki"])
 

@@ -32,13 +32,11 @@ def test_runs_publish_when_it_is_due_and_people_when_they_ask(bench, publish, mo
     merge = functools.partialmethod(Warehouse.merge_row_groups, after=1)
     monkeypatch.setattr(Warehouse, "merge_row_groups", merge)
     made = publish(None)
-    assert made["changed"] is False
-    assert not bench.warehouse.published_path.exists()
+    assert (made["changed"], bench.warehouse.published_path.exists()) == (False, False)
     # what runs do whether they publish or not: gaps are filled, small row groups are merged
     rows = bench.warehouse.coverage(published=False, dataset=datasets.ARTICLE_CHANGES)
     assert [row.state for row in rows] == ["empty", "missing", "missing", "empty"]
-    assert made["row_groups_merged"]
-    assert publish(0)["changed"] is True
+    assert (made["row_groups_merged"], publish(0)["changed"]) == (True, True)
     first = bench.warehouse.publication()
     note(bench, 0)
     bench.clock.advance(minutes=29)
@@ -98,12 +96,12 @@ def test_gaps_of_every_mirrored_dataset_are_recorded():
 
 
 def test_an_hour_whose_run_failed_is_missing_if_nothing_else_is_known_of_it(bench, monkeypatch):
-    note(bench, 0)
+    note(bench, 1)
     monkeypatch.setattr(published, "failed_hours", lambda *_: {HOUR, HOUR + ONE_HOUR})
     published._note_failed(Mock(), bench.resources("enwiki", "frwiki")["enterprise"], bench.warehouse)
     rows = bench.warehouse.coverage(published=False)
     failed, told = "Its run failed before processing the hour.", [row.reason[:42] for row in rows]
-    assert (told, {row.state for row in rows}) == (["Because.", *[failed] * 3], {HourState.MISSING})
+    assert (told, {row.state for row in rows}) == ([failed, failed, "Because.", failed], {HourState.MISSING})
 
 
 def load(bench, *pages, projects=("enwiki",)):
@@ -128,10 +126,6 @@ def test_a_publication_says_what_it_published_and_what_was_removed(bench, publis
     assert {"| articles | table | 2 |", "| article_bodies | view |  |"} <= {*told["tables"].splitlines()}
 
 
-def garbled(warehouse):
-    warehouse.build_path.write_bytes(b"no database")
-
-
 def earlier(warehouse):
     """The layout of a release before: a published file with the tables of analysts alone, and another build file."""
     close_all()
@@ -148,7 +142,10 @@ def earlier(warehouse):
 
 @pytest.mark.parametrize(
     ("damage", "replacement"),
-    [(garbled, "A copy of warehouse.duckdb takes its place"), (earlier, "A new file takes its place")],
+    [
+        (lambda it: it.build_path.write_bytes(b"no database"), "A copy of warehouse.duckdb takes its place"),
+        (earlier, "A new file takes its place"),
+    ],
 )
 def test_a_build_file_that_was_replaced_is_completed_before_it_is_published(
     bench, publish, caplog, damage, replacement

@@ -6,23 +6,29 @@ from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
-from unittest.mock import MagicMock, Mock
+from unittest.mock import MagicMock, Mock, call
 
 import dagster as dg
 import pytest
 
+from assets import current
+from assets.current import STATES, current_state
 from assets.published import compacted, format_merged
-from assets.steps import compaction
+from assets.steps import compaction, rebuilding
 from assets.steps.compaction import Compacted, compact_lake
 from assets.steps.hour import load_hour
-from assets.steps.rebuilding import Loads, format_repaired, repaired
+from assets.steps.rebuilding import Loads, Rebuilt, format_repaired, repaired
 from resources import storage
 from resources.adapters import ConfiguredEngine
 from resources.datasets import ARTICLE_CHANGES
+from resources.engine.mapping import EngineError
 from resources.formatting import size_text
-from resources.lake import LakeError
+from resources.lake import DiskFull, LakeError
 from resources.settings import Settings
-from resources.warehouse import FaultyFile, Merge, Moved, Part, Warehouse
+from resources.tables import ARTICLES
+from resources.warehouse import FaultyFile, LakeFileError, Merge, Moved, Part, Warehouse
+from resources.warehouse.records import Applied
+from resources.warehouse.state.auditor import Auditor, Findings
 from tests.unit.assets.conftest import NEXT
 from tests.unit.enterprise.conftest import HOUR
 
@@ -63,10 +69,10 @@ def test_a_publication_makes_a_damaged_file_again_and_says_so(bench, loaded, pub
     path.write_bytes(content[:50])
     made = publish(0, *PROJECTS)
     assert (made["faulty_lake_files"], made["changed"]) == (0, True)
+    assert bench.warehouse.sql("SELECT value FROM about WHERE name = 'service'").rows == [("unknown",)]
     assert made["repaired"] == f"Restored from the archive: {path.relative_to(bench.layout.lake).as_posix()}."
     assert path.read_bytes() == content
-    assert published(bench) == before
-    assert not list(bench.layout.lake.rglob("*.damaged*"))
+    assert (published(bench), list(bench.layout.lake.rglob("*.damaged*"))) == (before, [])
     assert "repaired" not in publish(0, *PROJECTS)
 
 
@@ -107,8 +113,7 @@ def test_without_its_archive_the_file_and_its_hour_stay_and_the_message_says_wha
     assert format_repaired(done).startswith(told)
     assert format_repaired(replace(done, waiting=1)) == f"{postponed} {format_repaired(done)}"
     assert format_repaired(replace(done, waiting=1, failures=[])) == postponed
-    assert path.read_bytes() == b"short"
-    assert len(bench.warehouse.publish().faulty_lake_files) == 1
+    assert (path.read_bytes(), len(bench.warehouse.publish().faulty_lake_files)) == (b"short", 1)
     assert {project for project, _ in published(bench)} == {"dewiki", "frwiki", "itwiki"}
     # a damaged archive: the conversion fails, what was there is there again, and no other file of the hour is repaired
     ledger = "SELECT project_id, loaded_at FROM loads ORDER BY ALL"
@@ -117,8 +122,7 @@ def test_without_its_archive_the_file_and_its_hour_stay_and_the_message_says_wha
     loaded["frwiki"].write_bytes(b"short")
     archive.write_bytes(b"no archive")
     done = repair(bench)
-    assert (done.load_count, len(done.failures), done.replaced) == (0, 1, [])
-    assert path.read_bytes() == b"short"
+    assert (done.load_count, len(done.failures), done.replaced, path.read_bytes()) == (0, 1, [], b"short")
     bench.warehouse.publish()
     assert bench.warehouse.sql(ledger).rows == before
     kept.rename(archive)
@@ -144,20 +148,34 @@ def test_repairs_begin_with_the_newest_hour_and_end_at_a_limit_or_on_a_full_disk
 
 
 def test_compactions_begin_with_the_newest_hours_and_each_failure_counts(bench, monkeypatch):
-    tried, warehouse = [], MagicMock(**{"move_window.return_value": None})
+    tried, told, warehouse = [], [], MagicMock()
     merges = [Merge(span, span, "", 1, 1, hour) for span, hour in (("hour", NEXT), ("snapshot", None), ("month", HOUR))]
     warehouse.compactions.return_value = [(ARTICLE_CHANGES, merge) for merge in merges]
     warehouse.prepare_compaction.side_effect = lambda merge, _: Mock(merge=merge, digest=merge.name, inputs=())
 
+    kinds = iter((LakeError, EngineError, LakeFileError))
+    warehouse.move_window.side_effect = LakeFileError("The window is damaged.")
+
     def fail(job, **_):
-        tried.append((job.name, job.level, job.group_bytes >> 20))
-        raise LakeError(f"The {job.name} is damaged.")
+        tried.append((job.name, job.level, job.group_bytes >> 20, job.memory_bytes, job.threads))
+        raise next(kinds)(f"The {job.name} is damaged.")
 
     monkeypatch.setattr(compaction, "compact", fail)
+    monkeypatch.setattr(compaction, "sweep", sweep := Mock())
     with pytest.raises(LakeError, match="The hour is damaged") as caught:
-        compact_lake(bench.layout, warehouse, bench.engine)
-    assert tried == [("hour", 3, 16), ("month", 9, 32), ("snapshot", 3, 16)]
-    assert caught.value.__notes__ == ["2 other steps also failed."]
+        compact_lake(bench.layout, warehouse, bench.engine, memory_bytes=5, threads=7)
+    assert tried == [("hour", 3, 16, 5, 7), ("month", 9, 32, 5, 7), ("snapshot", 3, 16, 5, 7)]
+    assert (caught.value.__notes__, sweep.call_args) == (["3 other steps also failed."], call(bench.layout))
+    # workers get what fits on the disk, the rest afterwards, and what never fits fails alone
+    large = [replace(merge, lake_bytes=size) for merge, size in zip(merges, (3, 9, 3), strict=True)]
+    warehouse.compactions.return_value = [(ARTICLE_CHANGES, merge) for merge in large]
+    warehouse.move_window.side_effect = [moved := Moved(HOUR, NEXT, 1), None]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=36))
+    given = []
+    compactor = Mock(compact_all=lambda jobs, _: given.append([job.name for job in jobs]))
+    with pytest.raises(DiskFull, match="Compacting the  can temporarily need 54 B of disk space"):
+        compact_lake(bench.layout, warehouse, bench.engine, compactor=compactor, min_free_gb=6e-9, say=told.append)
+    assert (given, told) == ([["hour"], ["month"]], [moved])
 
 
 def test_a_compacted_file_comes_back_hour_by_hour_from_either_half(bench, loaded):
@@ -219,8 +237,36 @@ def test_a_compaction_names_the_damaged_file_which_then_comes_back(bench, loaded
     assert (repair(bench).failures, bench.warehouse.publish().faulty_lake_files) == ([], ())
     assert published(bench) == before
     compact_lake(bench.layout, bench.warehouse, bench.engine, memory_bytes=1 << 24, threads=1)
-    assert bench.warehouse.publish().changed
-    assert published(bench) == before
+    assert (bench.warehouse.publish().changed, published(bench)) == (True, before)
+
+
+def test_a_state_that_meets_damaged_files_has_all_repaired_and_its_checks_look_at_a_part_of_the_keys(
+    bench, loaded, instance, monkeypatch
+):
+    applied = Applied("articles", "page", (HOUR, NEXT), 3, 4, ("enwiki", "frwiki"), 5, 6, 7, 1.23456)
+    apply, repair = Mock(side_effect=[LakeFileError("No."), applied]), Mock(return_value=Rebuilt(load_count=1))
+    page = SimpleNamespace(project_id="enwiki", name="A", known_at=HOUR, is_deleted=True, held_at=NEXT)
+    repeated = Mock(return_value=Findings((("enwiki", "A", 2),), 30, 9))
+    overlooked = Mock(return_value=(Findings((page,), 40, 8), Findings((page,), 50, 7)))
+    monkeypatch.setattr(Warehouse, "apply_changes", apply)
+    monkeypatch.setattr(rebuilding, "repaired", repair)
+    monkeypatch.setattr(Auditor, "repeated", repeated)
+    monkeypatch.setattr(Auditor, "overlooked", overlooked)
+    monkeypatch.setattr(current, "time", SimpleNamespace(time=lambda: 7200.0))
+    how = {"instance": instance, "resources": bench.resources() | {"engine": ConfiguredEngine(Settings(threads=1))}}
+    result = dg.materialize([current_state(STATES[0])], **how)
+    [made] = result.asset_materializations_for_node("warehouse__articles")
+    counts = {"dagster/row_count": 7, "seconds": 1.235, "hours_applied": 2, "pages_written": 5, "pages_removed": 6}
+    found = {name: one.value for name, one in made.metadata.items()}
+    assert found == counts | {"projects_renewed": "enwiki, frwiki"}
+    assert STATES[1].metadata(applied) == {"files_applied": 3, "is_renewed": True, "entities_written": 5}
+    assert repair.call_args.kwargs == {"most": None}
+    assert (repeated.mock_calls, overlooked.mock_calls) == ([call(ARTICLES, 2, name=20)], [call(ARTICLES, 24, name=20)])
+    wrong = {one.check_name: one.metadata["wrong"].value for one in result.get_asset_check_evaluations()}
+    assert wrong == {"unique_key": 30, "deleted_absent": 40, "changes_taken_in": 50}
+    apply.side_effect, repair.return_value = LakeFileError("It is lost."), Rebuilt(failures=["Lost."])
+    with pytest.raises(dg.Failure, match="It is lost"):
+        dg.materialize([current_state(STATES[0])], **how)
 
 
 def test_an_hour_that_is_run_again_converts_what_cannot_be_read(bench):

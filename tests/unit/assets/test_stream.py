@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from unittest.mock import MagicMock, Mock, call
 
@@ -13,7 +13,7 @@ from assets import streams
 from assets.steps import stream
 from assets.steps.stream import Gap, StreamBusyError, format_step, keep, loaded_hours, missed
 from resources import datasets
-from resources.datasets.live import Step
+from resources.datasets.live import Run, Step
 from resources.enterprise import EnterpriseClient, Service, StreamOptions
 from resources.errors import MirrorError
 from resources.lake import Layout
@@ -56,9 +56,7 @@ def test_what_has_come_is_kept_before_the_end_and_one_process_keeps_it(tmp_path)
             run(ended=lambda: bool(steps), say=run_beside)
             run(options=StreamOptions(connections=2))
             assert merges == list(range(1, len(steps) + 1))
-    assert sum(one.row_count for one in steps) == len(wanted)
-    assert warnings == []
-    assert lake.last().since == since
+    assert (sum(one.row_count for one in steps), warnings, lake.last().since) == (len(wanted), [], since)
     assert None not in lags
 
 
@@ -75,7 +73,8 @@ def test_what_the_service_no_longer_has_is_a_gap():
     assert told_all.endswith("only visibility changes are missing. Hourly files do not contain visibility changes.")
     assert "The files for 2 hours in this range are not loaded (2026-10-30 05:00 to 2026-10-30 07:00)" in told_some
     assert "Run `wme run --from 2026-10-30T05 --to 2026-10-30T07`" in told_some
-    assert Gap(seven, seven + timedelta(hours=1)).hours == [seven]
+    assert "(2026-10-30 05:00). Run `wme run --from 2026-10-30T05 --to 2026-10-30T05`" in gap.sentence({six, seven})
+    assert Gap(seven.astimezone(timezone(timedelta(hours=5.5))), seven + timedelta(hours=1)).hours == [seven]
     # a partition in which nothing happened is none
     assert missed(Step(3, Path("3.parquet"), NOW, published_at={1: NOW, 2: NOW - timedelta(days=9)}), NOW) is None
 
@@ -99,6 +98,7 @@ def test_a_step_is_a_line():
     counts = "30 from other projects, 2 duplicates, 1 record rejected, offsets reset 4 times"
     assert format_step(step, 1.25) == f"1,000 events stored, {counts}, 1.2 s behind."
     assert format_step(Step(3, Path("3.parquet"), NOW, 1), None) == "1 event stored."
+    assert format_step(replace(step, other_count=0, reset_count=0, reject_count=0), None).endswith("d, 2 duplicates.")
 
 
 def test_a_failed_merge_is_reported_once_and_again_after_it_has_worked():
@@ -113,39 +113,40 @@ def test_a_failed_merge_is_reported_once_and_again_after_it_has_worked():
     said, known = [], None
     for _ in range(4):
         known = stream._merge(Lake(), known, said.append)
-    assert said == ["No room."] * 2
-    assert next(results, None) is None
+    assert (said, next(results, None)) == (["No room."] * 2, None)
 
 
 def test_each_step_commits_its_position_and_says_its_lag_and_a_gap_once(tmp_path, monkeypatch):
-    first = Step(1, Path("1"), NOW, offsets={1: 9, 2: 5}, published_at={1: NOW, 2: NOW})
-    before = replace(first, published_at=dict.fromkeys((1, 2), NOW - timedelta(days=3)))  # the machine was suspended
+    since = NOW - timedelta(minutes=1)
+    first = Step(1, Path("1"), since, offsets={1: 9, 2: 5, 3: 1}, published_at={1: NOW, 2: NOW})
+    before, longer = (
+        replace(first, published_at=dict.fromkeys((1, 2), NOW - timedelta(days=days))) for days in (3, 4)
+    )  # the machine was suspended
     moments = {1: NOW - timedelta(hours=1), 2: NOW + timedelta(days=1)}
     second = replace(first, offsets={1: 7, 2: 6}, published_at=moments)
-    told = {"begin.return_value": first, "last.return_value": before, "merge.side_effect": MirrorError("No room.")}
-    lake = Mock(**told)
-    lake.add.return_value = second
-    source = Mock(connections=[1, 2], reconnect_count=3, too_long_count=4, **{"take.return_value": [b"x"]})
-    client, ends, said, warned = MagicMock(), iter([False, False, True]), [], []
+    told = {"begin.return_value": first, "merge.side_effect": MirrorError("No room."), "add.return_value": second}
+    lake = Mock(**told, **{"last.side_effect": [before, before, longer, longer]})
+    source = Mock(connections=[1, 2], reconnect_count=3, too_long_count=4, **{"take.return_value": [b"x", b"y"]})
+    client, ends, said, warned = MagicMock(), iter([*[False] * 6, True]), [], []
     client.stream.return_value.__enter__.return_value = source
     trims = []
-    monkeypatch.setattr(stream, "STEP_BYTES", 1)
     monkeypatch.setattr(stream, "trim", lambda: trims.append(len(said)))
-
-    def say(*step):
-        said.append(step)
-        monkeypatch.setattr(stream, "_SAID_SECONDS", -1.0)  # from now on, offsets alone are written as well
-
-    how = {"say": say, "warn": warned.append, "options": StreamOptions(connections=3), "loaded": set}
-    keep(client, lake, tmp_path, since=None, clock=lambda: NOW, ended=ends.__next__, **how)
-    assert client.stream.call_args == call(since=NOW, offsets=first.offsets, options=how["options"])
-    assert said == [(second, 0.0)] * 3, "an event in the future has no lag"
-    assert trims == [1], "memory is released after the first of steps in a row"
+    # in each pass two bytes come: the second has enough, the fourth and the sixth are due, and the last is the end
+    monkeypatch.setattr(stream, "STEP_BYTES", 4)
+    monkeypatch.setattr(stream, "time", Mock(**{"monotonic.side_effect": [0, 0, 1, 2, 3, 301, 302, 602, 603]}))
+    how = {"say": lambda *step: said.append(step), "warn": warned.append, "options": StreamOptions(connections=3)}
+    keep(client, lake, tmp_path, since=None, clock=lambda: NOW, ended=ends.__next__, loaded=set, **how)
+    assert (lake.begin.call_args, source.take.call_args_list) == (call(NOW, NOW), [*[call(0.2)] * 6, call(0.0)])
+    assert client.stream.call_args == call(since=since, offsets=first.offsets, options=how["options"])
+    assert said == [(second, 0.0)] * 4, "an event in the future has no lag"
+    assert trims == [1, 2, 3], "memory is released after the first of steps in a row"
     assert streams._metadata(Counter(events=20), time.monotonic() - 1e6) == {"events": 20, "events_per_second": 0.0}
     assert streams._metadata(Counter(events=20), time.monotonic() + 1)["events_per_second"] == 20_000
-    assert source.positions.committed.call_args_list == [call(second.offsets, second.published_at)] * 3
-    assert source.read_again.call_args_list == [call({1: before.published_at[1]})] * 3
-    assert [one.endswith("files do not contain visibility changes.") or one for one in warned] == [True, "No room."]
-    assert [one.kwargs["always"] for one in lake.add.call_args_list] == [False, True, True]
+    assert source.positions.committed.call_args_list == [call(second.offsets, second.published_at)] * 4
+    again = [call({1: one.published_at[1]}) for one in (before, before, longer, longer)]
+    assert source.read_again.call_args_list == again
+    told = [one.endswith("files do not contain visibility changes.") or one for one in warned]
+    assert told == [True, "No room.", True], "each gap, and each failure to merge, is told once"
+    assert [one.kwargs["always"] for one in lake.add.call_args_list] == [False, False, True, True]
     run, now = (lake.add.call_args.kwargs[name] for name in ("run", "service_now"))
-    assert (run.connection_count, run.reconnect_count, run.too_long_count, now) == (2, 3, 4, source.now)
+    assert (run, now) == (Run(NOW, NOW, 2, 3, 4), source.now)

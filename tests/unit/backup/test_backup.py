@@ -58,6 +58,7 @@ def while_copying(monkeypatch):
 def test_the_newest_come_first_and_what_is_unfinished_not_at_all(data):
     for name in ("x.part", "x.tar.gz.part.json", "x.tar.gz.part.1024", ".x.tmp", "x.lock", "build.duckdb.wal"):
         (data / "lake" / name).write_bytes(b"half")
+    (data / "lake/gone").symlink_to("since it was listed")
     names = [source.name for source in walk(data / "lake", "lake")]
     assert names == sorted([*FILES, "lake/t-2/b.parquet"], key=lambda name: name.split("/"), reverse=True)
     assert list(walk(data / "none", "none")) == []
@@ -72,7 +73,9 @@ def test_what_changed_is_copied_and_what_went_is_counted(data, tmp_path, monkeyp
     # all is on disk before the backup has its name, and then the name
     assert (synced[-2], synced[-1]) == ([".lock", "unfinished"], to)
     gone, changed, also_gone = (data / name for name in list(FILES)[:3])
+    before = changed.stat()
     changed.write_bytes(b"other")
+    os.utime(changed, ns=(before.st_mtime_ns, before.st_mtime_ns))  # its size alone tells
     gone.unlink()
     also_gone.unlink()
     (data / "lake/z").mkdir()
@@ -88,6 +91,9 @@ def test_what_changed_is_copied_and_what_went_is_counted(data, tmp_path, monkeyp
     assert [one.path.name for one in backups.completed(to)] == ["2026-11-23T080500Z", "2026-11-23T080501Z"]
     assert take(data, to, now=NOW - timedelta(days=1)).backup == backups.find(to)
     assert backups.find(first.path) == first
+    first.path.rename(to / "unfinished")  # killed before it got its name
+    with pytest.raises(BackupError, match="There is no complete backup in"):
+        backups.find(to / "unfinished")
 
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.EMLINK, errno.EXDEV, errno.EOPNOTSUPP])
@@ -193,6 +199,8 @@ def test_a_full_disk_keeps_what_is_complete(data, tmp_path, monkeypatch):
         with pytest.raises(BackupDiskFullError, match=told):
             restore(first, tmp_path / "restored")
     assert (take(data, to).backup.file_count, restore(first, tmp_path / "restored").file_count) == (6, 5)
+    with pytest.raises(PermissionError), backups.reporting_full(to, ""):
+        raise PermissionError(errno.EACCES, "Permission denied")
 
 
 @pytest.mark.parametrize("there", [False, True])

@@ -266,11 +266,3 @@ def test_the_instance_of_the_pages_knows_its_pools_sends_nothing_home_and_repeat
         assert instance.run_monitoring_enabled
         # a place that a step takes is not given back when its process is killed
         assert instance.get_concurrency_config().pool_config.pool_granularity.value == "run"
-
-
-def test_a_dagster_yaml_of_the_operator_is_kept(tmp_path):
-    home = tmp_path / "dagster"
-    home.mkdir()
-    (home / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
-    assert processes.prepare(home) == home
-    assert (home / "dagster.yaml").read_text() == "telemetry:\n  enabled: false\n"

@@ -115,8 +115,8 @@ def test_a_damaged_archive_costs_its_hour_until_the_service_replaces_it(mirror: 
     made = mirror.materialize(hours)
 
     first, line = made.sentence.split("\n")
-    assert first == "1 of 2 hours failed. The other hour is loaded."
-    assert (made.success, made.allow_retries) == (False, False)
+    told = "1 of 2 hours failed. The other hour is loaded."
+    assert (first, made.success, made.allow_retries) == (told, False, False)
     others = {place: count for place, count in mirror.truth([bad]).items() if place[1] != "enwiki"}
     assert others
     assert (mirror.loaded(), mirror.unfinished()) == (mirror.truth([good]) | others, [])
@@ -150,8 +150,8 @@ def test_a_damaged_archive_costs_its_hour_until_the_service_replaces_it(mirror: 
     mirror.sandbox.faults.clear()
     assert (mirror.materialize(hours).sentence, mirror.loaded()) == ("", mirror.truth(hours))
     assert (set(mirror.states().values()), mirror.rows("SELECT count(*) FROM rejects")) == ({"loaded"}, [(0,)])
-    assert {mirror.status_of(hour) for hour in hours} == {"MATERIALIZED"}
-    assert (mirror.unfinished(), len(mirror.archives(bad))) == ([], 3)
+    assert ({*map(mirror.status_of, hours)}, mirror.unfinished()) == ({"MATERIALIZED"}, [])
+    assert len(mirror.archives(bad)) == 3
 
 
 def test_reference_lists_say_what_failed_and_keep_what_was_there(mirror: Any) -> None:

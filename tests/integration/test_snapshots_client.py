@@ -134,8 +134,7 @@ def test_new_bytes_that_came_for_the_old_version_are_kept_for_the_next_plan(clie
             time.sleep(0.002)
         sandbox.exports.export(NAME)
         error = future.exception()
-    assert isinstance(error, errors.StaleSnapshot)
-    assert (used(client), landed(plan)) == ((0, 1), [])
+    assert (type(error), used(client), landed(plan)) == (errors.StaleSnapshot, (0, 1), [])
     fresh = client.snapshots.plan(NAME, folder, CHUNKS)
     assert [p.identifier for p in fresh.files if p.is_landed] == [plan.files[0].identifier]
     assert f"costs {fresh.unit_count} chunk units" in error.message

@@ -12,8 +12,7 @@ from resources.tables import TIMESTAMP
 
 @pytest.mark.parametrize("dataset", datasets.datasets(), ids=lambda dataset: dataset.name)
 def test_dataset_is_itself_wherever_it_is_sent_and_every_column_has_one_source_that_fits_its_type(dataset):
-    assert pickle.loads(pickle.dumps(dataset)) is dataset
-    assert datasets.named(dataset.name) is dataset
+    assert pickle.loads(pickle.dumps(dataset)) is datasets.named(dataset.name) is dataset
     table, types = dataset.table, {"batch_hour": TIMESTAMP, "source_at": TIMESTAMP, "namespace_id": pa.int64()}
     for name in dataset.given:
         assert table[name].type == types.get(name, pa.string()), name

@@ -72,14 +72,12 @@ ENDING = {
 def test_every_error_survives_the_way_and_ends_its_run_or_not(kind):
     sent = example(kind)
     got = pickle.loads(pickle.dumps(sent))
-    assert type(got) is kind
-    assert (str(got), got.__dict__) == (str(sent), sent.__dict__)
+    assert (type(got), str(got), got.__dict__) == (kind, str(sent), sent.__dict__)
     assert (got.retryable, got.ends_run, got.unavailable) == (sent.retryable, sent.ends_run, sent.unavailable)
     assert portable(sent) is sent
     assert ends_run(sent) is (kind.__name__ in ENDING)
     assert (unavailable(sent) == "service") is isinstance(sent, AuthenticationError | UnreachableError)
-    assert failure(sent).allow_retries is kind.retryable
-    assert sentence(sent) == str(sent)
+    assert (failure(sent).allow_retries, sentence(sent)) == (kind.retryable, str(sent))
     assert "Said so." in str(sent) or "What happened." in str(sent)
 
 
@@ -92,6 +90,4 @@ class NeedsTwoError(Exception):
 
 def test_an_error_that_cannot_travel_arrives_by_its_words():
     told = portable(NeedsTwoError("one", "two"))
-    assert type(told) is TaskError
-    assert str(told) == "NeedsTwoError: one two"
-    assert type(portable(KeyError("x"))) is KeyError
+    assert (type(told), str(told), type(portable(KeyError("x")))) == (TaskError, "NeedsTwoError: one two", KeyError)

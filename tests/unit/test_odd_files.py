@@ -74,8 +74,7 @@ def test_lookups_wait_for_tomorrow_where_it_is_not_known_what_today_spent(tmp_pa
         with pytest.raises(IsADirectoryError):
             budget.take()
         return
-    assert not budget.take()
-    assert budget.left == 0
+    assert (budget.take(), budget.left) == (False, 0)
     assert "lookups.json" in caplog.text
     moment[0] += timedelta(days=1)
     assert budget.take()
@@ -236,6 +235,8 @@ def test_a_file_is_read_whole_or_refused(tmp_path):
 def test_nothing_is_written_through_what_lies_beside(tmp_path, make):
     (tmp_path / "victim").write_bytes(b"precious")
     make(tmp_path / ".x.tmp")
+    make(tmp_path / f".{os.getpid()}.tmp")
+    ready(tmp_path)
     with pytest.raises((UnusableFileError, OSError)):
         files.write(tmp_path / "x", b"new")
     assert (tmp_path / "victim").read_bytes() == b"precious"
@@ -256,13 +257,6 @@ def test_a_journal_of_lookups_leads_nowhere_else(tmp_path):
     with pytest.raises(UnusableFileError, match="is a symbolic link"):
         pack(Layout(tmp_path))
     assert [*folder.glob("*.tar.gz")] == []
-
-
-def test_a_look_at_the_room_writes_through_no_link(tmp_path):
-    victim = lay(tmp_path / "victim", write(b"precious"))
-    (tmp_path / f".{os.getpid()}.tmp").symlink_to(victim)
-    ready(tmp_path)
-    assert victim.read_bytes() == b"precious"
 
 
 @pytest.mark.parametrize("name", ["../victim", "/etc/hostname", "rejects/../../victim", "", "rejects/\n"])

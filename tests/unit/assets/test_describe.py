@@ -51,8 +51,7 @@ def test_rows_are_a_table_that_markdown_cannot_break():
         {"a": 0, "d": "<" * 400, "f": datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)},
     ]
     lines = describe.markdown(rows, ("a", "page_id", "b", "c", "d", "e", "f")).value.splitlines()
-    assert lines[0] == "| a | page_id | b | c | d | e | f |"
-    assert lines[1] == "| --- | --- | --- | --- | --- | --- | --- |"
+    assert lines[:2] == ["| a | page_id | b | c | d | e | f |", "| --- | --- | --- | --- | --- | --- | --- |"]
     assert lines[2] == "| 1,234,567 | 1234567 | 1.50 |  | x\\|y z | yes |  |"
     assert lines[3] == f"| 0 |  |  |  | `{'<' * 200}` |  | 2026-01-02 03:04:05 |"
 

@@ -71,8 +71,7 @@ def test_a_publication_makes_a_damaged_file_again_and_says_so(bench, loaded, pub
     assert (made["faulty_lake_files"], made["changed"]) == (0, True)
     assert bench.warehouse.sql("SELECT value FROM about WHERE name = 'service'").rows == [("unknown",)]
     assert made["repaired"] == f"Restored from the archive: {path.relative_to(bench.layout.lake).as_posix()}."
-    assert path.read_bytes() == content
-    assert (published(bench), list(bench.layout.lake.rglob("*.damaged*"))) == (before, [])
+    assert (path.read_bytes(), published(bench), list(bench.layout.lake.rglob("*.damaged*"))) == (content, before, [])
     assert "repaired" not in publish(0, *PROJECTS)
 
 
@@ -188,8 +187,8 @@ def test_a_compacted_file_comes_back_hour_by_hour_from_either_half(bench, loaded
         (path,) = bench.layout.compacted_folder(ARTICLE_CHANGES.name).glob(f"*.{half}.parquet")
         path.write_bytes(path.read_bytes()[:-9])
         (faulty,) = bench.warehouse.faulty_lake_files()
-        assert faulty.lake_path.endswith(f".{half}.parquet")
-        assert {part.project_id for part in faulty.parts} == {*PROJECTS}
+        projects = {part.project_id for part in faulty.parts}
+        assert (faulty.lake_path.endswith(f".{half}.parquet"), projects) == (True, {*PROJECTS})
         assert (repair(bench).failures, bench.warehouse.publish().faulty_lake_files) == ([], ())
         assert published(bench) == before
         for one in path.parent.iterdir():

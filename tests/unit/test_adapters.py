@@ -86,8 +86,7 @@ def test_a_service_in_the_sandbox_has_the_contact_and_ends_with_the_pages_and_on
     tmp_path, monkeypatch
 ):
     settings, urls = Settings(data=tmp_path, sandbox=True, contact="ops@example.org"), (URL, "http://127.0.0.1:2")
-    endpoint = SimpleNamespace(url=urls[0], realtime_url=urls[1], username="u", password="p")
-    attach = Mock(return_value=endpoint)
+    attach = Mock(return_value=SimpleNamespace(url=URL, realtime_url=urls[1], username="u", password="p"))
     monkeypatch.setattr(sandbox, "attach", attach)
     assert connection.service(settings) == Service(urls[0], *urls, "u", "p", "ops@example.org")
     assert attach.call_args == call(sandbox_settings(tmp_path), owner=tmp_path / "dagster" / "ui.lock")

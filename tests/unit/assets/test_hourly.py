@@ -67,8 +67,7 @@ def test_an_odd_record_of_the_list_fails_its_own_project_alone(bench, materializ
     told = materialize([HOUR, NEXT], "enwiki", "frwiki", "itwiki")
     # what is red is asked for again; enwiki is loaded all the same, and frwiki is not taken for quiet
     assert told.made == {key: [NEXT] for key in ALL}
-    assert "2026-11-01 05:00" in told.failure
-    assert "frwiki namespace 0 (frwiki_namespace_0: size.value: " in told.failure
+    assert re.search(r"2026-11-01 05:00.*frwiki namespace 0 \(frwiki_namespace_0: size\.value: ", told.failure)
     assert not re.search("enwiki|itwiki", told.failure)
     assert set(told.noted) == {(key, HOUR) for key in ALL}
     states = {"enwiki": "loaded", "frwiki": "missing", "itwiki": "absent"}

@@ -42,8 +42,8 @@ def test_a_budget_is_of_a_day_and_never_exceeded(tmp_path):
     moments = [NOW]
     budget = Budget(tmp_path, 2, lambda: moments[-1])
     assert [budget.take() for _ in range(3)] == [True, True, False]
-    # another process, with less to spend, and the clock of another time zone
-    assert Budget(tmp_path, 1, lambda: NOW.astimezone(timezone(timedelta(hours=9)))).left == 0
+    elsewhere = timezone(timedelta(hours=9))
+    assert Budget(tmp_path, 1, lambda: NOW.astimezone(elsewhere)).left == 0  # another process, with less to spend
     moments.append(NOW + timedelta(minutes=1))
     assert budget.left == 2
     (tmp_path / "state" / "lookups.json").write_text("{}")  # what was spent is not known

@@ -119,9 +119,8 @@ def test_a_failed_merge_is_reported_once_and_again_after_it_has_worked():
 def test_each_step_commits_its_position_and_says_its_lag_and_a_gap_once(tmp_path, monkeypatch):
     since = NOW - timedelta(minutes=1)
     first = Step(1, Path("1"), since, offsets={1: 9, 2: 5, 3: 1}, published_at={1: NOW, 2: NOW})
-    before, longer = (
-        replace(first, published_at=dict.fromkeys((1, 2), NOW - timedelta(days=days))) for days in (3, 4)
-    )  # the machine was suspended
+    # the machine was suspended
+    before, longer = (replace(first, published_at=dict.fromkeys((1, 2), NOW - timedelta(days=n))) for n in (3, 4))
     moments = {1: NOW - timedelta(hours=1), 2: NOW + timedelta(days=1)}
     second = replace(first, offsets={1: 7, 2: 6}, published_at=moments)
     told = {"begin.return_value": first, "merge.side_effect": MirrorError("No room."), "add.return_value": second}

@@ -226,10 +226,9 @@ def test_forms_that_no_sample_has_are_asked_without_an_error(library):
 
 
 def test_nothing_is_derived_from_the_version_before_where_no_line_of_the_new_one_could_be_read(library):
+    boxes = [{"type": "field", "name": "Area", "value": "7"}]
     for namespace in (0, 10):
-        line = line_of(
-            1, infoboxes=[{"type": "field", "name": "Area", "value": "7"}], namespace={"identifier": namespace}
-        )
+        line = line_of(1, infoboxes=boxes, namespace={"identifier": namespace})
         _, loaded = library.load("enwiki", [line], namespace=namespace)
         assert (loaded.row_count, library.ask("SELECT DISTINCT label FROM infobox_fields")) == (1, [("Area",)])
     made, _ = library.load("enwiki", [b"{"], minute=1)

@@ -8,6 +8,7 @@ import pytest
 from resources.datasets import ARTICLE_CHANGES, ENTITY_CHANGES
 from resources.tables import NO_SNAPSHOT, HourState
 from resources.warehouse import HourStatus
+from resources.warehouse.read.coverage import health
 from tests.builds import ask
 
 
@@ -112,6 +113,9 @@ def test_with_two_snapshots_the_newest_tells_what_is_wanted_and_quiet_hours_lead
     state, _ = warehouse.project_states(published=False)
     assert (state.first_gap_at, state.exact_until_at) == (None, lake.hour(6))
     assert state.exact_from_at == lake.hour(0) + timedelta(minutes=100, microseconds=1)
+    # nothing of it is published
+    [place] = health(warehouse, {ARTICLE_CHANGES: [("enwiki", 0)]}, lake.hour(7), 2, published=False).places
+    assert (place.has_snapshot, [cell.state for cell in place.cells]) == (True, ["loaded", "unknown"])
 
 
 #: Each is a project of one mirror: minutes of the greatest event of each snapshot; loaded hours; states of other hours;

@@ -134,6 +134,9 @@ def test_what_is_damaged_is_left_out_and_named(lake, warehouse, caplog, form):
     assert (made.lake_file_count, made.missing_lake_file_count) == (3, 0)
     query = "SELECT count(*), (SELECT value FROM about WHERE name = 'lake_file_count') FROM article_bodies"
     assert warehouse.sql(query).rows == [(3, "3")]
+    warehouse.load_hour(lake.hour(4), [lost := lake.file(4, [lake.change(9, "Lost before it is published", 241)])])
+    lost.path.unlink()
+    assert [len(warehouse.faulty_lake_files(published=published)) for published in (True, False)] == [0, 1]
 
 
 def test_a_ledger_that_names_other_files_shows_none_of_them(lake, warehouse):

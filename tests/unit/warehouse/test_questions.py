@@ -198,9 +198,8 @@ def test_most_edited_newest_breaking_reverted_and_vandalized_pages_with_categori
     ]
     redirects = [{"name": one, "url": f"w {one}"} for one in ("NYC", "Big_Apple", "Big Apple", "Taken_it")]
     lists = {"categories": [{"name": "Category:X", "url": "u"}, {"name": None, "url": None}], "redirects": redirects}
-    described = lake.change(
-        1, "New York", 1, templates=[{"name": n, "url": "v"} for n in ("Template:T", None)], **lists
-    )
+    templates = [{"name": name, "url": "v"} for name in ("Template:T", None)]
+    described = lake.change(1, "New York", 1, templates=templates, **lists)
     first = {"edits": edits, "new": new, "odd": odd, "described": [described, lake.change(2, "Taken it", 2)]}
     first["another"] = [lake.change(3, "NYC", 3)]  # which hides no redirect of `described`
     later = edits[0] | {"event_id": "of the same revision", "event_at": lake.hour(1)}
@@ -298,8 +297,6 @@ def test_title_in_another_case_suggests_those_that_exist(lake, publish, warehous
 
 
 def test_queries_with_parameters_are_described(ask):
-    found = ask(
-        "SELECT function_name, parameters, comment FROM duckdb_functions() WHERE function_type = 'table_macro' "
-        "AND database_name = 'warehouse' ORDER BY 1"
-    )
+    here = "duckdb_functions() WHERE function_type = 'table_macro' AND database_name = 'warehouse'"
+    found = ask(f"SELECT function_name, parameters, comment FROM {here} ORDER BY 1")
     assert found == sorted((macro.name, list(macro.parameters), macro.description) for macro in MACROS)

@@ -14,6 +14,7 @@ import pytest
 from resources import datasets
 from resources.warehouse import Warehouse, WarehouseBusyError, WarehouseDamagedError, WarehouseFullError
 from resources.warehouse.database import connect, recovery
+from resources.warehouse.database.schema import OutdatedError
 from tests.builds import NO_BAR, ask, close_all, lay
 from tests.unit.warehouse.conftest import Lake
 
@@ -146,6 +147,10 @@ def test_the_copy_of_a_published_file_loses_its_code_and_waits_for_memory(publis
     monkeypatch.setattr(connect, "ensure", Mock(side_effect=duckdb.OutOfMemoryException("Nothing is left.")))
     with pytest.raises(WarehouseFullError, match=r"could not update articles \(Nothing is left"):
         Warehouse(published.data).apply_changes()
+    # a file that is refused as well is not replaced once more
+    monkeypatch.setattr(connect, "ensure", Mock(side_effect=2 * [OutdatedError("it is of another release")]))
+    with pytest.raises(WarehouseDamagedError, match=r"articles \(it is of another release\)\. Nothing was changed"):
+        Warehouse(published.data).apply_changes()
 
 
 def test_rows_that_cannot_be_read_are_noticed_when_they_are_needed(published):
@@ -156,10 +161,8 @@ def test_rows_that_cannot_be_read_are_noticed_when_they_are_needed(published):
     place = HEADER + block * BLOCK + 100_000
     content[place : place + 100] = bytes(100)
     published.build_path.write_bytes(content)
-    with (
-        pytest.raises(WarehouseDamagedError, match=r"could not count.*The file was replaced.*Try again"),
-        published._connector.build("count") as connection,
-    ):
+    damaged = r"could not count.*The file was replaced.*Try again"
+    with pytest.raises(WarehouseDamagedError, match=damaged), published._connector.build("count") as connection:
         connection.execute("SELECT bit_xor(b) FROM wide").fetchall()
     assert names(published) == ["A"]
     assert not published.is_complete()

@@ -165,9 +165,8 @@ def test_other_languages_are_those_of_the_item_mirrored_or_not(mirror, lake):
     mirror.warehouse.load_list(lake.dataset("projects"), lake.reference("projects", projects))
     titles = {"enwiki": "New York", "frwiki": "Ancien titre", "dewiki": "New York City", "enwikiquote": "New York"}
     links = {project: {"title": title} for project, title in titles.items()}
-    mirror.bring_records(
-        datasets.SNAPSHOT_ENTITIES, "wikidatawiki", {"name": "Q60", "entity": {"sitelinks": links}}, {"name": "Q61"}
-    )
+    entities = {"name": "Q60", "entity": {"sitelinks": links}}, {"name": "Q61"}
+    mirror.bring_records(datasets.SNAPSHOT_ENTITIES, "wikidatawiki", *entities)
     assert mirror.ask(query, "New York") == [("de", "dewiki", "New York City", None, "Q60"), french]
     assert mirror.ask(query, "Lonely") == []
     with pytest.raises(QueryError, match=r"by the title new york\. Titles are case-sensitive"):

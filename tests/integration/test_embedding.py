@@ -30,8 +30,8 @@ from tests.integration.mirror import line_count
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "library.md"
 PREFIX = "encyclopedia"
-#: Where the daemon finds the merged definitions.
 ORIGIN = LoadableTargetOrigin(executable_path=sys.executable, module_name="any")
+#: Where the daemon finds the merged definitions.
 LOCATION = InProcessCodeLocationOrigin(ORIGIN, location_name="theirs")
 
 

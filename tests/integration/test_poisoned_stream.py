@@ -50,9 +50,8 @@ class Streaming:
             kind = self.chance.choice(("chunked", "length", "closed", "refused"))
             if kind == "refused":
                 status = self.chance.choice((429, 503))
-                return Reply(
-                    status, error_reply(status, "busy").body, {"Retry-After": self.chance.choice(("0", "x", "-3"))}
-                )
+                headers = {"Retry-After": self.chance.choice(("0", "x", "-3"))}
+                return Reply(status, error_reply(status, "busy").body, headers)
             if kind == "closed":
                 return Reply(raw=lambda connection: connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + body[:cut]))
             return Reply(body=body, chunked=kind == "chunked", cut=cut)

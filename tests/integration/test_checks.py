@@ -250,11 +250,8 @@ def test_lists_that_are_empty_or_have_an_entry_twice_and_mirrored_names_that_are
     alter(mirror, "DELETE FROM projects WHERE project_id = 'enwiki'", "DELETE FROM namespaces WHERE namespace_id = 0")
     [(code,)] = mirror.rows("SELECT code FROM codes GROUP BY ALL HAVING count(*) = 2")
     told = ask(mirror, languages, codes, projects, namespaces)
-    wrong = {
-        (codes, "unique_key"),
-        (languages, "not_empty"),
-        *((one, "mirrored_known") for one in (projects, namespaces)),
-    }
+    wrong = {(codes, "unique_key"), (languages, "not_empty")}
+    wrong |= {(one, "mirrored_known") for one in (projects, namespaces)}
     assert {key for key, one in told.items() if not one.passed} == wrong
     again = "Materialize archive/reference and its downstream assets."
     assert told[codes, "unique_key"].description == f"{code} has 2 rows. {again}"

@@ -77,9 +77,10 @@ def test_what_is_present_is_not_fetched_again_and_what_is_damaged_is(client, fak
     assert not client.hours.download(hour, batch, target).fetched
     assert len(fake.api.requests) + len(fake.store.requests) == before
     assert files.md5_of(target) == Sidecar.read(target).version
-    os.truncate(target, 1000)
-    assert client.hours.download(hour, batch, target).fetched
-    assert target.read_bytes() == content
+    for size in (1000, len(content) + 1):
+        os.truncate(target, size)
+        assert client.hours.download(hour, batch, target).fetched
+        assert target.read_bytes() == content
     target.write_bytes(b"x" * len(content))
     Sidecar.path(target).unlink()
     assert client.hours.download(hour, batch, target).fetched
@@ -318,8 +319,7 @@ def test_threads_that_want_the_same_file_fetch_it_once_and_wait_so_long(make_cli
 def test_what_another_process_completed_meanwhile_leaves_no_part(client, batch, target, hour, content, monkeypatch):
     client.hours.download(hour, batch, target)
     Part.path_of(target).write_bytes(content[:9])
-    looks = iter([None])
-    present = Transfer._present
+    looks, present = iter([None]), Transfer._present
     monkeypatch.setattr(Transfer, "_present", lambda transfer: next(looks, transfer) and present(transfer))
     assert not client.hours.download(hour, batch, target).fetched
     only_landed(target)

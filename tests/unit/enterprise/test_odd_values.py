@@ -166,8 +166,7 @@ def test_a_token_file_that_is_damaged_is_ignored_with_a_warning(client, fake, tm
     path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}) if field else value)
     assert TokenStore(path, fake.url, USERNAME).read() is None
     assert f"The token file {path} is damaged and ignored. The next login creates a new file." in caplog.messages
-    assert not client.account.status().logged_in
-    assert client.account.login().logged_in
+    assert [how().logged_in for how in (client.account.status, client.account.login)] == [False, True]
 
 
 @pytest.mark.parametrize(

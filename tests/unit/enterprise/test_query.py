@@ -159,8 +159,7 @@ def test_a_quota_that_is_spent_is_told_from_a_rate_limit_also_if_it_is_spent_mea
         client.lookups.articles("A")
     fake.user |= {"ondemand_limit": 9}
     fake.script("/v2/articles/A", refused, refused, json_reply([ARTICLE]))
-    assert len(client.lookups.articles("A")) == 1
-    assert len(fake.api.seen("/v1/get-user")) == 2
+    assert (len(client.lookups.articles("A")), len(fake.api.seen("/v1/get-user"))) == (1, 2)
 
     def spend(_request):
         fake.user["ondemand_requests_count"] = 9

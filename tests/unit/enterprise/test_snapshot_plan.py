@@ -229,6 +229,15 @@ def test_what_ends_all_downloads_is_raised_and_nothing_is_begun_after_it(client,
     assert fake.api.seen("*_chunk_2/download") == []
 
 
+def test_a_file_that_is_gone_because_it_was_replaced_ends_its_set(client, fake, tmp_path):
+    fake.add_snapshot(NAME, b"a", b"b")
+    plan, name = client.snapshots.plan(NAME, tmp_path, FetchOptions(chunks=True)), f"{NAME}_chunk_0"
+    new = fake.chunks[name] | {"version": "0" * 32}
+    fake.script(f"*{name}/download", lambda _: fake.chunks.update({name: new}) or error_reply(404, "NoSuchKey"))
+    with pytest.raises(errors.StaleSnapshot, match="chunk_0 has version"):
+        client.snapshots.fetch(plan, plan.files[0])
+
+
 def test_a_folder_that_is_not_there_yet_has_the_room_of_its_disk(client, fake, tmp_path, monkeypatch):
     fake.add_snapshot(NAME, b"a", b"b")
     monkeypatch.chdir(tmp_path)

@@ -56,9 +56,8 @@ def test_values_of_other_types_missing_keys_and_other_broken_rules_have_their_re
 @pytest.mark.parametrize(("path", "value"), [("is_part_of.identifier", "frwiki"), ("namespace.identifier", 14)])
 def test_an_archive_of_another_project_alone_is_damaged_and_one_record_of_its_own_is_kept(lake, rows, path, value):
     strangers = [put(lake.record(number), path, value) for number in range(3)]
-    with pytest.raises(ArchiveError, match="none from enwiki namespace 0") as caught:
+    with pytest.raises(ArchiveError, match=r"none from enwiki namespace 0 .*Nothing was written to the lake"):
         lake.convert(*strangers, *[b"[1]"] * 60_000)  # in two blocks
-    assert "Nothing was written to the lake" in str(caught.value)
     assert not list(lake.layout.lake.rglob("*.parquet"))
     made = lake.convert(*strangers, lake.record(7))
     assert (made.row_count, made.reject_count, len(rows(made.rejects_path))) == (1, 3, 3)  # whole, with the reason
@@ -84,9 +83,7 @@ NINE = datetime(2026, 11, 19, 9, tzinfo=UTC)
 #: Times as JSON text with what the row holds, and those that make a reject.
 TIMES = {
     '"2026-11-19"': NINE.replace(hour=0),
-    '"2026-11-19T09"': NINE,
-    '"2026-11-19 09:00"': NINE,
-    '"2026-11-19T09:00:00Z"': NINE,
+    **dict.fromkeys(('"2026-11-19T09"', '"2026-11-19 09:00"', '"2026-11-19T09:00:00Z"'), NINE),
     '"2026-11-19T09:00:00.000001Z"': NINE.replace(microsecond=1),
     '"2026-11-19T10:30:00+01:30"': NINE,
     "null": None,

@@ -95,6 +95,9 @@ def test_rows_that_get_lost_and_what_was_read_are_noticed(layout, written, monke
     sizes = [path.stat().st_size for path in (layout.lake / "compacted").rglob("*.parquet")]
     assert made == CompactedFile(made.lake_path, ROWS, sum(sizes), "enwiki", "enwiki")
     assert (read, sum(counts.values())) == ([written.stat().st_size], ROWS)
+    pair = replace(job(layout, layout.lake / made.lake_path), digest="12" * 32)
+    compact(pair, layout, read.append)  # rows and bodies
+    assert read[1:] == [sum(sizes)]
     (smaller,), _ = compact(replace(job(layout, written), level=19, digest="ef" * 32), layout)
     assert smaller.lake_bytes < made.lake_bytes
     monkeypatch.setattr("resources.lake.parquet.compaction.rows_at_once", lambda *_: 7)

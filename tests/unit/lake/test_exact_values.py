@@ -135,16 +135,12 @@ def test_a_key_that_appears_twice_makes_a_bad_line_at_every_level(lake, rows):
 
 def test_reasons_are_short_and_can_be_written_whatever_the_line_holds(lake, rows):
     bad = [
-        b'{"name":["\\ud800"]}',
-        b'{"identifier":"\\ud800\\u0000"}',
-        b'{"\\ud800":1,"\\ud800":1}',
+        *(b'{"name":["\\ud800"]}', b'{"identifier":"\\ud800\\u0000"}', b'{"\\ud800":1,"\\ud800":1}'),
         b'{"' + b"k" * 100_000 + b'":1,"' + b"k" * 100_000 + b'":1}',
         b'{"identifier":"' + b"\\u00e9" * 100_000 + b'"}',
         b'{"identifier":1.' + b"3" * 100_000 + b"}",
-        b'"' + b"x" * 100_000 + b'"',
-        b"1" * 100_000,
-        json.dumps(lake.record(1) | {"identifier": "\ud800" + "v" * 10_000}).encode(),
-        json.dumps(lake.record(1) | {"identifier": "\x1b[31m"}).encode(),
+        *(b'"' + b"x" * 100_000 + b'"', b"1" * 100_000),
+        *(json.dumps(lake.record(1) | {"identifier": one}).encode() for one in ("\ud800" + "v" * 10_000, "\x1b[31m")),
     ]
     made = lake.convert(*bad)
     assert (made.row_count, made.reject_count) == (0, len(bad))

@@ -46,15 +46,13 @@ def test_events_and_the_place_at_which_the_stream_goes_on_lie_in_one_file(layout
     assert lake.begin(since, NOW).since == lake_of(layout).begin(NOW, NOW).since == since
     step = lake.add([lines(record(3, 7), record(3, 9), record(8, 100))], NOW)
     assert step.path == layout.lake / "live_changes/date=2026-11-01/hour=05/000000000002.parquet"
-    assert (step.row_count, step.duplicate_count, step.reject_count) == (3, 0, 0)
-    assert step.offsets == {3: 10, 8: 101}
+    assert (step.row_count, step.duplicate_count, step.reject_count, step.offsets) == (3, 0, 0, {3: 10, 8: 101})
     assert (lake_of(layout).last(), step.since) == (step, since)
     rows = ds.dataset(str(step.path)).to_table().to_pylist()
     # an event belongs to the hour in which it was published
     assert [row["batch_hour"].hour for row in rows] == [5, 5, 6]
     assert {row["project_id"] for row in rows} == {"enwiki"}
-    assert lake.add([lines(record(3, 7), record(3, 9))], NOW) is None
-    assert lake.add([], NOW) is None
+    assert (lake.add([lines(record(3, 7), record(3, 9))], NOW), lake.add([], NOW)) == (None, None)
     assert lake.add([lines(record(8, 101))], NOW).published_at == {
         partition: NOW + timedelta(seconds=offset) for partition, offset in {3: 9, 8: 101}.items()
     }

@@ -43,8 +43,8 @@ def test_hours_are_counted_from_the_newest_that_is_published(client, clock, lag)
     clock.now = HOUR + (1 + lag) * ONE + timedelta(minutes=59)
     found = runs.newest_hours(client, 3, clock(), ARTICLE_CHANGES)
     assert found == [HOUR - 2 * ONE, HOUR - ONE, HOUR]
-    assert runs.hours_between(HOUR, HOUR) == [HOUR]
-    assert runs.hours_between(HOUR, HOUR + 2 * ONE) == [HOUR, HOUR + ONE, HOUR + 2 * ONE]
+    several = [HOUR, HOUR + ONE, HOUR + 2 * ONE]
+    assert [runs.hours_between(HOUR, last) for last in (HOUR, several[-1])] == [[HOUR], several]
 
 
 def test_a_service_that_lags_by_more_is_not_searched_for_ever(client, clock, fake):
@@ -192,10 +192,6 @@ def settings(bench, monkeypatch):
     return Settings(data=bench.data, projects=("enwiki",), sandbox=False, first_hour=HOUR)
 
 
-#: Each job of a run, of a publication and of lookups: its line, its name, and what else it gets.
-EXECUTED = Path(__file__).with_name("jobs.txt").read_text().splitlines()
-
-
 def test_a_run_has_its_jobs_in_this_order(bench, settings, monkeypatch):
     told = []
 
@@ -212,7 +208,8 @@ def test_a_run_has_its_jobs_in_this_order(bench, settings, monkeypatch):
     assert (report.hours, report.failures) == ([HOUR, HOUR + ONE, HOUR + 3 * ONE], ["Unreadable."] * 2)
     runs.publish(settings)
     runs.look_up(settings)
-    assert told == EXECUTED
+    # each job of a run, of a publication and of lookups: its line, its name, and what else it gets
+    assert told == Path(__file__).with_name("jobs.txt").read_text().splitlines()
     monkeypatch.setattr(discovery, "archived_hours", lambda *_: (_ for _ in ()).throw(WarehouseBusyError("Busy.")))
     report = runs.run(settings, [HOUR], refresh_reference=False)
     assert (report.hours, report.failures[2:], report.unavailable) == ([HOUR], ["Busy."], {"warehouse"})
@@ -268,7 +265,8 @@ def test_a_job_that_fails_before_its_first_step_is_a_failure(bench, settings, mo
     assert report.failures == ["The job publish failed before its first step. Dagster's run history contains the run."]
 
 
-FAILED = dg.Failure("No."), dg.Failure("entity_changes: No."), dg.Failure("entity_changes: Nor this.")
+TEXTS = {"No.": True, "entity_changes: No.": False, "entity_changes: Nor this.": False}
+FAILED = [dg.Failure(text, metadata={"unavailable": "service", "retryable": may}) for text, may in TEXTS.items()]
 
 
 @pytest.mark.parametrize(
@@ -299,13 +297,16 @@ def test_a_failure_names_its_dataset_unless_all_have_it_and_is_told_once(instanc
     here = runs._Here(dg.Definitions(jobs=[hours]), instance, {}, lambda _: None)
     for _ in range(2):
         here.execute("Hours", "hours")
-    assert here.report.failures == told
+        here.report.unavailable.clear()
+    assert (here.report.failures, here.report.unreachable) == (told, FAILED[0] in raised)
 
 
 def test_an_hour_that_was_done_before_took_no_time(bench, settings, instance, monkeypatch):
     monkeypatch.setattr(runs.processes, "opened", lambda _: nullcontext(instance))
     bench.serve("enwiki", 1)
-    found = [runs.run(settings, [HOUR], refresh_reference=False, **bench.resources()).seconds for _ in range(2)]
+    bench.serve_next(2)
+    hours = [HOUR, HOUR + ONE]  # the second has no file
+    found = [runs.run(settings, hours, refresh_reference=False, **bench.resources()).seconds for _ in range(2)]
     assert [[*one] for one in found] == [[("article_changes", HOUR, "enwiki_namespace_0")], []]
 
 

@@ -304,5 +304,4 @@ def test_the_command_prints_or_writes_the_same_names(two, tmp_path, monkeypatch)
     written = CliRunner().invoke(command, ["--output", str(output), "--hours", "72"])
     assert (written.exit_code, written.output, asked) == (0, "", [48, 72])
     assert parsed(output.read_bytes()).keys() == parsed(printed.stdout_bytes).keys()
-    assert [path.name for path in output.parent.iterdir()] == ["wme.prom"]
-    assert output.stat().st_mode & 0o777 == 0o644
+    assert ([path.name for path in output.parent.iterdir()], output.stat().st_mode & 0o777) == (["wme.prom"], 0o644)

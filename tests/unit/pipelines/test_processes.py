@@ -203,11 +203,13 @@ def test_dagster_dev_gets_its_options_and_starts_the_guarded_server(monkeypatch)
         dev.open_ipc_subprocess(["python", "-m", "another"])
 
 
-def test_an_instance_of_this_process_copies_no_output(tmp_path, monkeypatch):
+def test_an_instance_of_this_process_copies_no_output_and_knows_each_pool(tmp_path, monkeypatch):
     monkeypatch.setenv("DAGSTER_HOME", "")
-    with processes.opened(tmp_path) as opened:
-        assert type(opened.compute_log_manager).__name__ == "NoOpComputeLogManager"
-        assert isinstance(opened, dg.DagsterInstance)
+    for pools in ({"one"}, {"one", "another"}):  # the second is new, as in a later version
+        monkeypatch.setattr(processes, "POOLS", pools)
+        with processes.opened(tmp_path) as opened:
+            assert type(opened.compute_log_manager).__name__ == "NoOpComputeLogManager"
+            assert {pool.name for pool in opened.event_log_storage.get_pool_limits()} == pools
 
 
 @pytest.mark.parametrize("what", ["disk I/O error", "unable to open database file"])

@@ -114,11 +114,13 @@ def test_runs_are_ended_when_their_process_was_killed_and_those_of_a_command_ask
 def test_an_interrupt_ends_a_run_that_is_recorded_while_it_looks(instance, monkeypatch):
     freed: list[str] = []
     monkeypatch.setattr(instance.event_log_storage, "free_concurrency_slots_for_run", freed.append)
-    with processes.under_way(instance) as tags:
+    monkeypatch.setattr(interrupts.os, "_exit", bool)
+    # what fails to tidy up leaves the rest to be done
+    with processes.under_way(instance) as tags, interrupts.tidied(lambda: 1 / 0):
         made: list[dg.DagsterRun] = []
         record = lambda _seconds: made or made.append(create_run_for_test(instance, tags=tags))  # noqa: E731
         monkeypatch.setattr(processes.time, "sleep", record)
-        interrupts._tidying[-1]()
+        interrupts._tidy(0)
         assert instance.get_run_by_id(made[0].run_id).status is dg.DagsterRunStatus.CANCELED
         assert {*freed} == {made[0].run_id}
 

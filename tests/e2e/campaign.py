@@ -135,8 +135,7 @@ class Hours(Kind):
 
     def next(self):
         if not self.queue and (self.others_go_on or self.kills < self.wanted):
-            hour = self.chance.choice(self.done)
-            self.queue.append(((hour,), True))
+            self.queue.append(((self.chance.choice(self.done),), True))
         if not self.queue:
             return None
         self._work = hours, is_wrong = self.queue.pop(0)

@@ -267,8 +267,7 @@ def test_kills_while_a_project_is_dropped_are_made_good_by_calling_it_again(call
     Warehouse(data).record_statuses(
         [HourStatus(hours[2], "enwiki", 0, HourState.ABSENT, "Quiet.")], dataset=datasets.ARTICLE_CHANGES
     )
-    everything = files(data)
-    kept = {name: digest for name, digest in everything.items() if "frwiki" not in name}
+    kept = {name: digest for name, digest in files(data).items() if "frwiki" not in name}
     pages = BODIES.replace("count(*)", "count(*), count(html)")
     left = []
     # before, while and after it publishes: a publication removes and renames some files of its own

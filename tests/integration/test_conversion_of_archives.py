@@ -56,8 +56,7 @@ def test_every_record_is_converted_in_bounded_memory(tmp_path, megabytes, option
     """An archive is converted in a process of its own, every count compared, and its memory held to the bound."""
     archive = tmp_path / "archive.tar.gz"
     words = [sys.executable, MAKER, archive, "--megabytes", str(megabytes), "--level", "1", *options]
-    made = subprocess.run(words, check=True, capture_output=True)
-    told = json.loads(made.stdout)
+    told = json.loads(subprocess.run(words, check=True, capture_output=True).stdout)
     found = converted(archive, told["md5"], tmp_path / "data", 2)
     assert (found["rows"], found["rejects"]) == (told["records"], 0)
     assert (found["ndjson"], found["archive"]) == (told["bytes"], told["archive_bytes"])

@@ -76,8 +76,7 @@ def listen(client, folder, ended, *, connections, now=NOW):
 
 
 def play(folder, seed):
-    chance = random.Random(seed)
-    streaming = Streaming(chance)
+    streaming = Streaming(random.Random(seed))
 
     def listen_for(client, answers):
         until = streaming.answers + answers

@@ -176,8 +176,7 @@ def test_each_door_takes_a_string(tmp_path):
 
 
 def test_the_client_takes_a_string(tmp_path):
-    urls = ["http://127.0.0.1:9"] * 3
-    service = enterprise.Service(*urls, "somebody", "Passw0rd-1")
+    service = enterprise.Service(*["http://127.0.0.1:9"] * 3, "somebody", "Passw0rd-1")
     with enterprise.EnterpriseClient(service, state=str(tmp_path / "state")) as client:
         assert not client.account.status().logged_in
         landed = client.lists.land(Listing(b"[]", (), "/v2/projects", HOUR, 1), str(tmp_path / "list.json"))

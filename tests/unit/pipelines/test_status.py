@@ -266,8 +266,7 @@ def test_each_figure_of_the_status_is_a_metric(two):
 
 def test_a_folder_without_anything_has_what_is_known_of_it(tmp_path):
     now = datetime.fromisoformat("2026-11-01T00:00:00+00:00")
-    settings = Settings(data=tmp_path / "data")
-    status = statuses.collect(settings, 48, now)
+    status = statuses.collect(Settings(data=tmp_path / "data"), 48, now)
     assert dict(status.facts)["next publication"] == "by the next run"
     samples = parsed(metrics.text(status, now))
     assert samples == {("wme_status_timestamp_seconds",): now.timestamp(), ("wme_attention",): 1.0}

@@ -123,8 +123,7 @@ class TestForm:
         assert single.version != many.version
 
     def test_records_tell_the_archives(self, world):
-        ended = START + timedelta(minutes=40, microseconds=5)
-        snapshot = world.snapshot(ARTICLES, START, ended)
+        snapshot = world.snapshot(ARTICLES, START, START + timedelta(minutes=40, microseconds=5))
         assert list(snapshot.record) == [*FILE_KEYS, "chunks"]
         own = {"is_part_of": {"identifier": "frwiki"}, "in_language": {"identifier": "fr"}}
         own |= {"namespace": {"identifier": 0}, "chunks": [chunk.record["identifier"] for chunk in snapshot.chunks]}

@@ -44,12 +44,15 @@ def test_each_bad_line_among_good_ones_has_its_place_and_reason(lake, rows):
 
 def test_values_of_other_types_missing_keys_and_other_broken_rules_have_their_reasons(lake, rows):
     timeless = {key: value for key, value in lake.record(2).items() if key not in {"event", "date_modified"}}
+    parts = {"is_part_of": "e", "namespace": 0, "version": 1}
+    brief = {"identifier": 1, "name": ""} | {part: {"identifier": value} for part, value in parts.items()}
     no_time = "event.date_published, event.date_created, date_modified is missing, and no row can be without it."
     bad = (line.split(" = ") for line in BAD_VALUES[::2])
-    records = [*(put(lake.record(2), path, eval(value)) for path, value in bad), timeless]
+    records = [put(lake.record(2), path, eval(value)) for path, value in bad]
+    records += [timeless, json.dumps(brief, separators=(",", ":")).encode()]
     made = lake.convert(put(lake.record(1), "name", "x" * 500 + "y"), *records)
     assert made.row_count == 1
-    reasons = [*map(str.strip, BAD_VALUES[1::2]), f"each of {no_time}"]
+    reasons = [*map(str.strip, BAD_VALUES[1::2]), *[f"each of {no_time}"] * 2]
     assert [(row["line_number"], row["reason"]) for row in rows(made.rejects_path)] == [*enumerate(reasons, 2)]
 
 

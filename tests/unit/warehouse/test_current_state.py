@@ -320,6 +320,9 @@ def test_checks_look_at_the_newest_applied_hours_and_count_both_kinds_of_finding
         found = auditor.overlooked(ARTICLES, 1, name=1)
         assert [(one.count, one.looked_at, len(one.named)) for one in found] == [(1, 3, 1), (2, 3, 1)]
         assert auditor.repeated(ARTICLES, name=1).named == (("enwiki", "P 10", 2),)
+    warehouse.load_snapshot(lake.snapshot([[lake.change(10, "P 10", 60)]]))  # changes the project when it is applied
+    with warehouse.auditing() as auditor:
+        assert [one.count for one in auditor.overlooked(ARTICLES, 1, name=1)] == [0, 0]
 
 
 def test_a_page_has_its_newest_title_also_where_another_page_took_that(lake, warehouse):

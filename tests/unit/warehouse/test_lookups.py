@@ -160,5 +160,6 @@ def test_pages_are_looked_up_until_they_are_read_after_the_end_of_a_lost_hour(la
     found = [(project, name) for project, _, name in warehouse.uncertain_pages(["enwiki", "frwiki"], [0], 10, clock())]
     assert found == [("enwiki", "Never"), ("enwiki", "Early")]
     assert warehouse.sampled_pages(["enwiki"], [0], 9) == []
-    states = {(row.project_id, row.namespace_id): row for row in warehouse.project_states(published=False)}
-    assert (states["enwiki", 0].uncertain_count, states["enwiki", 0].repaired_count) == (3, 2)
+    states = warehouse.project_states(published=False)
+    counts = {(row.project_id, row.namespace_id): (row.uncertain_count, row.repaired_count) for row in states}
+    assert counts == {("enwiki", 0): (3, 2), ("enwiki", 14): (1, 0), ("frwiki", 0): (0, 0)}

@@ -15,9 +15,7 @@ def spoil(
     warehouse: Warehouse, hour: datetime, projects: Sequence[str], namespaces: Sequence[int], folder: Path
 ) -> None:
     """Load `hour` with the changes of another world, which is kept in `folder`."""
-    world = ArchivedWorld(
-        Settings(state=folder, seed=99, projects=tuple(projects), changes_per_hour=60, body_bytes=500)
-    )
+    world = ArchivedWorld(Settings(state=folder, seed=99, projects=(*projects,), changes_per_hour=60, body_bytes=500))
     strange = []
     for batch in world.batches(hour):
         project, namespace = batch.record["is_part_of"]["identifier"], batch.record["namespace"]["identifier"]

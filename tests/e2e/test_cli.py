@@ -181,9 +181,7 @@ def test_failures_agree_with_the_table_and_name_their_dataset(environ, call, ser
     both = environ | {"WME_WIKIDATA": "1"}
     told = call("run", "--no-reference", *between(hours[1], hours[2]), environ=both)
     assert told.code == 1
-    rows = [
-        line.split()[5] for line in told.out.splitlines() if line.startswith(("article_changes ", "entity_changes "))
-    ]
+    rows = [row.split()[5] for row in told.out.splitlines() if row.startswith(("article_changes ", "entity_changes "))]
     assert (rows.count("loaded"), rows.count("missing")) == (4, 4), told.out
     said = told.err.partition("Error: ")[2].splitlines()
     for dataset, line in zip(("article_changes", "entity_changes"), said[::2], strict=True):

@@ -135,9 +135,7 @@ def test_constant_condition_on_the_hour_opens_its_files_alone(published, column)
 
 
 def test_cheap_commands_of_every_page_run(mirror, call, workplace):
-    run = [
-        words for words in commands("wme") if words[0] in CHEAP or " ".join(words[:2]) in CHEAP or "--dry-run" in words
-    ]
+    run = [one for one in commands("wme") if one[0] in CHEAP or " ".join(one[:2]) in CHEAP or "--dry-run" in one]
     assert len(run) > 8
     for words in run:
         told = call(*words, environ=mirror, stdin="FROM project_state")

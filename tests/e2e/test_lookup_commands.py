@@ -166,7 +166,5 @@ def test_watched_pages_are_looked_up_within_the_budget_of_the_day(wme, call, nam
     assert asked() == 2
     query = "SELECT asked_name, purpose, is_found FROM lookups ORDER BY ALL"
     rows = call("sql", "--format", "json", query, environ=environ)
-    expected = [
-        {"asked_name": title, "purpose": "watch", "is_found": title == name} for title in (name, "No such page")
-    ]
+    expected = [{"asked_name": one, "purpose": "watch", "is_found": one == name} for one in (name, "No such page")]
     assert lines(rows) == sorted(expected, key=lambda row: row["asked_name"])

@@ -125,9 +125,7 @@ def rows():
 def library() -> ctypes.CDLL:
     """The native decoder, which a mirror can do without but which the tests need."""
     found = native.library()
-    assert found is not None, (
-        "The native decoder is not built: install a C compiler, then `make clean` and `make setup`."
-    )
+    assert found is not None, "The native decoder is not built: install a C compiler, `make clean` and `make setup`."
     return found
 
 

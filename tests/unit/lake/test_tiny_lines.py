@@ -127,9 +127,8 @@ def test_the_calls_do_not_grow_with_the_lines(lake, name):
 
     def work(data: bytes) -> None:
         block = Block(memoryview(data), (Span("m", 0, 0, 0, 1),), data.count(b"\n"), 0)
-        found = (
-            RecordReader(archive.table, archive.given, archive.table.bodies, archive.latest).read(block.view).rejects
-        )
+        reader = RecordReader(archive.table, archive.given, archive.table.bodies, archive.latest)
+        found = reader.read(block.view).rejects
         rows, _ = rejects.of_block(found, block)
         assert len(rows) > len(data) // 300
         encode(rows, REJECTED_LINES)

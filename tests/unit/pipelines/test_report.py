@@ -213,6 +213,9 @@ def test_the_lag_leaves_out_hours_of_a_backfill_and_hours_that_were_loaded_again
 def test_a_year_of_many_projects_fits_into_two_megabytes(mirror):
     """Each day of each project has an hour that is loaded or missing, in turns, so no cells are joined."""
     mirror.load(0)
+    for number in (-144, -192):  # six and eight days before
+        file = mirror.lake.file(number, [mirror.lake.change(9, "Gone", 60 * number, "delete")])
+        mirror.warehouse.load_hour(mirror.lake.hour(number), [file], dataset=datasets.ARTICLE_CHANGES)
     mirror.publish()
     published = duckdb.connect(str(mirror.warehouse.published_path))
     own = {"project_id": "'wiki' || project || 'with_a_long_name'", "batch_hour": "hour", "source_at": "hour"}
@@ -222,12 +225,13 @@ def test_a_year_of_many_projects_fits_into_two_megabytes(mirror):
         names = published.sql(f"SELECT column_name FROM (DESCRIBE {table})").fetchall()
         chosen = ", ".join(f"{own.get(name, name)} AS {name}" for (name,) in names)
         published.execute(
-            f"INSERT INTO {table} SELECT {chosen} FROM {table}, range(27) AS p(project), range(365) AS d(day), "
-            "LATERAL (SELECT TIMESTAMPTZ '2025-11-01 00:00:00+00' + day * INTERVAL 1 DAY AS hour)"
+            f"INSERT INTO {table} SELECT {chosen} FROM (FROM {table} LIMIT 1), range(27) AS p(project), "
+            "range(365) AS d(day), LATERAL (SELECT TIMESTAMPTZ '2025-11-01 00:00:00+00' + day * INTERVAL 1 DAY AS hour)"
         )
     published.close()
     wrote, page = made(mirror, 0, projects=tuple(f"wiki{number}with_a_long_name" for number in range(27)))
     assert "Coverage by day" in page.headings
+    assert "in the seven days up to the newest hour. Total: 1 deletion, 0 moves." in page.text
     weeks = _Axis(START, START + timedelta(days=401))
     assert (weeks.name, weeks.edges[:2]) == ("week", [START - timedelta(days=6), START + timedelta(days=1)])
     assert f"Only {PLACES} of 28 project namespaces are shown" in page.text

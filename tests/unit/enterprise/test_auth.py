@@ -6,14 +6,12 @@ import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from unittest.mock import Mock, create_autospec
+from unittest.mock import Mock
 
 import pytest
-import requests
 from filelock import FileLock
-from requests.adapters import HTTPAdapter
 
-from resources.enterprise import Service, StreamOptions, errors
+from resources.enterprise import Service, errors
 from resources.enterprise.account import token_store
 from resources.enterprise.account.operations import weakness
 from resources.enterprise.endpoints import AUTH_URL, BASE_URL, REALTIME_URL
@@ -396,21 +394,3 @@ def test_a_token_is_never_sent_to_a_host_that_is_not_the_services(client, fake):
     with pytest.raises(errors.InvalidRequest, match="does not belong to the service"):
         client.lists.records(path)
     assert fake.store.requests == []
-
-
-def test_the_operator_is_named_and_clients_close_and_open_again(make_client, fake, monkeypatch):
-    close, send = (create_autospec(one, side_effect=one) for one in (requests.Session.close, HTTPAdapter.send))
-    monkeypatch.setattr(requests.Session, "close", close)
-    monkeypatch.setattr(HTTPAdapter, "send", send)
-    with make_client(contact="Zoë\r\nX: y <ops@example.org>") as client:
-        client.lists.reference("codes")
-    assert close.call_count == 1
-    assert len(client.lists.reference("codes")) == 1
-    assert {call.kwargs["timeout"] for call in send.call_args_list} == {(55, 60)}
-    fake.script("/v2/articles", Reply(200, b'{"event":{}}\n', chunked=True))
-    with client.stream(options=StreamOptions(connections=1)) as stream:
-        assert stream.take(60)
-    assert send.call_args_list[3].kwargs["timeout"] == (55, None)  # nothing may come for long
-    for request in fake.api.requests:
-        assert request.headers["user-agent"].startswith("enterprise-content-mirror/")
-        assert "(Zo? X: y <ops@example.org>)" in request.headers["user-agent"]

@@ -1,4 +1,4 @@
-"""Lists and refusals: what the service's answers mean, each a different sentence."""
+"""Lists, refusals and connections: what the answers of the service mean, each a different sentence."""
 
 import datetime as dt
 import itertools
@@ -6,11 +6,13 @@ import re
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from unittest.mock import Mock
+from unittest.mock import Mock, create_autospec
 
 import pytest
+import requests
+from requests.adapters import HTTPAdapter
 
-from resources.enterprise import Limits, RetryPolicy, errors, models
+from resources.enterprise import Limits, RetryPolicy, StreamOptions, errors, models
 from resources.enterprise.data_api import Pace
 from tests.unit.enterprise.conftest import HOUR, QUICK
 from tests.unit.enterprise.loopback import Reply, error_reply, html_reply, json_reply
@@ -259,3 +261,21 @@ def test_however_often_it_is_refused_a_request_a_second_goes_out_and_a_known_rat
     for _ in range(10):
         slow.admitted()
     assert slow._rate < 0.5
+
+
+def test_the_operator_is_named_and_clients_close_and_open_again(make_client, fake, monkeypatch):
+    close, send = (create_autospec(one, side_effect=one) for one in (requests.Session.close, HTTPAdapter.send))
+    monkeypatch.setattr(requests.Session, "close", close)
+    monkeypatch.setattr(HTTPAdapter, "send", send)
+    with make_client(contact="Zoë\r\nX: y <ops@example.org>") as client:
+        client.lists.reference("codes")
+    assert close.call_count == 1
+    assert len(client.lists.reference("codes")) == 1
+    assert {call.kwargs["timeout"] for call in send.call_args_list} == {(55, 60)}
+    fake.script("/v2/articles", Reply(200, b'{"event":{}}\n', chunked=True))
+    with client.stream(options=StreamOptions(connections=1)) as stream:
+        assert stream.take(60)
+    assert send.call_args_list[3].kwargs["timeout"] == (55, None)  # nothing may come for long
+    for request in fake.api.requests:
+        assert request.headers["user-agent"].startswith("enterprise-content-mirror/")
+        assert "(Zo? X: y <ops@example.org>)" in request.headers["user-agent"]

@@ -129,9 +129,7 @@ def test_a_step_of_several_pieces_has_all_of_them(layout, monkeypatch, caplog):
     monkeypatch.setattr("resources.lake.live._GROUP_ROWS", 8)
     records = [record(number % 7, number, abstract="x" * (number * 97 % 3_000)) for number in range(30)]
     bad = b"".join(b"bad %d\n" % number if number else b"[1]\n" for number in range(500))
-    step = lake_of(layout).add(
-        [*map(lines, records[:15]), *bad.splitlines(keepends=True), *map(lines, records[15:])], NOW
-    )
+    step = lake_of(layout).add([*map(lines, records[:15]), *bad.splitlines(True), *map(lines, records[15:])], NOW)
     assert (step.row_count, step.reject_count) == (30, 500)
     assert stored(layout) == Counter((number % 7, number) for number in range(30))
     [beside] = (layout.lake / "live_changes_rejects").rglob("*.ndjson.gz")

@@ -268,8 +268,12 @@ def test_a_dry_run_counts_files_units_and_disk_space_of_hours_and_snapshots(answ
 
 def test_a_list_shows_the_fields_of_all_its_entries(answers, monkeypatch):
     found = SimpleNamespace(records=[{"a": 1}, {"b": ["é"], "a": None}])
-    client = SimpleNamespace(lists=SimpleNamespace(records=lambda _path, _query: found))
+    own = {"namespace_id": 0, "approximate_bytes": 2 * 10**9, "chunks": (), "version": "b" * 32, "date_modified": START}
+    each = [SimpleNamespace(identifier=f"{one}_0", project_id=one, **own) for one in ("enwiki", "wikidatawiki")]
+    lists, listing = SimpleNamespace(records=lambda _path, _query: found), SimpleNamespace(listing=lambda _: each)
+    client = SimpleNamespace(lists=lists, snapshots=listing)
     monkeypatch.setattr(connection, "client", lambda *_, **__: nullcontext(client))
+    monkeypatch.setattr(connection, "check_names", Mock())
     answers("lists")
 
 

@@ -34,9 +34,7 @@ def job(layout, *paths):
 def compacted(layout, *paths):
     """The rows of both new files."""
     files = compact(job(layout, *paths), layout)[0]
-    halves = [
-        layout.lake / name for one in files for name in (one.lake_path, one.lake_path.replace(".rows.", ".bodies."))
-    ]
+    halves = [layout.lake / path for f in files for path in (f.lake_path, f.lake_path.replace(".rows.", ".bodies."))]
     return [pq.read_table(half, page_checksum_verification=True) for half in halves], halves
 
 

@@ -176,8 +176,7 @@ def test_a_page_that_was_looked_up_twice_has_one_body_and_an_hour_is_asked_witho
         page = lake.change(1, "A B", 0, html=f"h{number}")
         return lake.lookups(60 * number, *((name, page) for name in spellings))
 
-    file = lake.file(0, [lake.change(2, "C", 1, html="of the hour")])
-    warehouse.load_hour(lake.hour(0), [file], dataset=datasets.ARTICLE_CHANGES)
+    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(2, "C", 1, html="of the hour")])])
     files = [answers(1, "A B", "A_B"), answers(2, "A B")]
     files.append(lake.lookups(180, ("D", lake.change(4, "D", 0, html="watched")), purpose="watch"))
     warehouse.apply_changes()
@@ -186,11 +185,12 @@ def test_a_page_that_was_looked_up_twice_has_one_body_and_an_hour_is_asked_witho
     assert (applied.file_count, applied.lookup_file_count, applied.written_count) == (0, 3, 1)
     assert not warehouse.apply_changes().changed
     warehouse.publish()
-    found = sorted(warehouse.sql("SELECT article_id, html FROM article_bodies").rows)
-    assert found == [(1, "h1"), (1, "h2"), (2, "of the hour")]
+    found = warehouse.sql("SELECT article_id, html FROM article_bodies").rows
+    assert sorted(found) == [(1, "h1"), (1, "h2"), (2, "of the hour")]
+    assert warehouse.sql("SELECT html FROM article_text('enwiki', 'A B')").rows == [("h1",)]
     assert warehouse.sql("SELECT version_id FROM article_history('enwiki', 'A_B')").rows == [(1000,)]
-    pages = "SELECT name FROM articles_at('2026-11-09', inexact := true) ORDER BY ALL"
-    assert warehouse.sql(pages).rows == [("A B",), ("C",)]
+    pages = warehouse.sql("SELECT name FROM articles_at('2026-11-09', inexact := true) ORDER BY ALL").rows
+    assert pages == [("A B",), ("C",)]
     files[1].path.write_bytes(b"damaged")
     of_hour = f"SELECT html FROM article_bodies WHERE batch_hour = '{lake.hour(0).isoformat()}'"
     assert warehouse.sql(of_hour).rows == [("of the hour",)]

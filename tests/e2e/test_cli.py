@@ -118,9 +118,7 @@ def test_what_stops_a_run_is_a_sentence(call, environ, hours, change, sentence):
 
 
 @pytest.mark.parametrize("words", [["run"], ["run", "--dry-run"], ["batches"], ["snapshots", "list"]], ids=" ".join)
-def test_misspelt_names_are_refused_before_anything_is_listed_or_fetched(
-    environ, filled, call, service, words, tmp_path
-):
+def test_misspelt_names_are_refused_before_a_list_or_file_is_fetched(environ, filled, call, service, words, tmp_path):
     # as in a folder that knows the lists, and in an empty one
     for known in (filled[0], environ):
         service.requests.clear()

@@ -83,9 +83,7 @@ def test_an_odd_record_of_the_list_fails_its_own_project_alone(bench, materializ
     assert bench.states()[HOUR, "frwiki", 0] == "loaded"
 
 
-def test_an_archive_of_another_project_is_not_loaded_and_an_odd_record_may_be_of_each_that_is_not_named(
-    bench, materialize
-):
+def test_an_archive_of_another_project_is_not_loaded_and_an_odd_record_may_be_of_each_not_named(bench, materialize):
     bench.serve("enwiki", 1)
     bench.serve("frwiki", record(1, "dewiki"), record(2, "dewiki"))
     bench.fake.records["?"] = {"version": "7"}

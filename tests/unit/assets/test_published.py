@@ -147,9 +147,7 @@ def earlier(warehouse):
         (earlier, "A new file takes its place"),
     ],
 )
-def test_a_build_file_that_was_replaced_is_completed_before_it_is_published(
-    bench, publish, caplog, damage, replacement
-):
+def test_a_build_file_that_was_replaced_is_completed_before_publication(bench, publish, caplog, damage, replacement):
     load(bench, 1)
     bench.warehouse.publish()
     load(bench, 1, projects=("enwiki", "frwiki"))  # of the same hour, and not published

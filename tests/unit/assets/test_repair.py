@@ -129,9 +129,7 @@ def test_without_its_archive_the_file_and_its_hour_stay_and_the_message_says_wha
 
 
 @pytest.mark.parametrize(("most", "free", "waiting"), [(2, 10**9, 1), (48, 10**9, 0), (48, 10**9 - 1, 3)])
-def test_repairs_begin_with_the_newest_hour_and_end_at_a_limit_or_on_a_full_disk(
-    bench, monkeypatch, most, free, waiting
-):
+def test_repairs_begin_with_the_newest_hour_and_end_at_a_limit_or_a_full_disk(bench, monkeypatch, most, free, waiting):
     again, hours = [], [HOUR + timedelta(hours=number) for number in (1, 0, 2)]
     parts = [Part("article_changes", hour, hour, "enwiki", 0) for hour in hours]
     # the last file has rows of two hours

@@ -127,6 +127,7 @@ def test_a_range_that_waits_is_ended_by_the_failure_of_another(make_client, fake
 
     stall, began = threading.Event(), time.monotonic()
     client = make_client(retry=Patient(read_timeout=20), limits=Limits(**LIMITS))
+    lay(target, _300000=b"of a later range")
     fake.script("/objects/*", fake.object, Reply(503), gone, gone)
     fake.cut(10, stall=stall)
     with pytest.raises(errors.NotFound):
@@ -135,6 +136,7 @@ def test_a_range_that_waits_is_ended_by_the_failure_of_another(make_client, fake
     # the pause is cut short, and so is the next answer
     assert time.monotonic() - began < 10
     assert waited == [1]
+    assert names(target) == []  # no range is left, as it can never be completed
 
 
 @pytest.mark.parametrize(

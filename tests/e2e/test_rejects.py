@@ -210,9 +210,7 @@ def test_a_version_that_was_not_raised_and_an_archive_that_is_gone(mirror, call,
     agree(mirror)
 
 
-def test_lines_of_a_snapshot_are_tried_again_and_the_snapshot_is_done_again_whole(
-    filled, service, call, hours, tmp_path
-):
+def test_lines_of_a_snapshot_are_tried_again_and_the_snapshot_is_done_whole(filled, service, call, hours, tmp_path):
     environ = filled[0] | {"WME_DATA": str(lay(tmp_path / "data")), "WME_PROJECTS": "enwiki"}
     with pytest.MonkeyPatch.context() as patch:
         older_converter(patch, lambda reader: reader.table.name == "snapshot_articles")

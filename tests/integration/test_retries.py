@@ -106,9 +106,7 @@ def test_a_stream_that_was_refused_the_account_waits_for_a_change(daemon, monkey
         ("hours", "lake", "min_free_gb", 900000.0, "must leave 900,000.0 GB of disk space free (WME_MIN_FREE_GB)"),
     ],
 )  # fmt: skip
-def test_a_value_that_is_set_for_a_run_holds_for_it_alone_or_fails_its_step(
-    daemon, job, resource, name, value, sentence
-):
+def test_a_value_set_for_a_run_holds_for_it_alone_or_fails_its_step(daemon, job, resource, name, value, sentence):
     failed, told = fail(daemon, job, **{resource: {name: value}})
     assert sentence in told
     # what fails before the first step would be retried

@@ -53,9 +53,7 @@ def publish(load, warehouse):
     return published
 
 
-def test_a_moment_before_all_pages_are_known_is_an_error_that_names_the_first_one_that_is_exact(
-    lake, publish, warehouse
-):
+def test_a_moment_before_all_pages_are_known_is_an_error_that_names_the_first_exact_one(lake, publish, warehouse):
     changes = [lake.change(7, "Known from its hour alone", 15), lake.change(7, "Its old title", 16, "delete")]
     publish([changes], [[lake.change(1, "A", 20)]])
     (state,) = warehouse.project_states()

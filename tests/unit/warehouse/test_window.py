@@ -196,6 +196,16 @@ def test_hours_leave_in_bounded_steps_and_one_that_is_loaded_again_is_held_until
     assert (native_hours(mirror), content(mirror.warehouse)) == ([], before)
 
 
+def test_pages_that_a_reload_lacks_have_their_states_of_hours_that_left(mirror):
+    before = first_hours(mirror, 2)
+    load(mirror, [2])
+    compact(mirror, 3)
+    assert (move(mirror, 2) > 0, native_hours(mirror)) == (True, [2])
+    mirror.warehouse.load_hour(mirror.lake.hour(2), [mirror.lake.file(2, [], project) for project in PROJECTS])
+    mirror.warehouse.apply_changes()
+    assert content(mirror.warehouse) == before
+
+
 def test_an_hour_that_is_compacted_before_articles_takes_it_in_holds_the_window(mirror):
     load(mirror, [0])
     load(mirror, [1], applied=False)

@@ -147,6 +147,5 @@ def assert_derived(warehouse: Warehouse, records: dict[str, Any]) -> None:
         have, want = ({tuple(row[name] for name in key): row for row in rows} for rows in (found, expected))
         assert (len(have), len(want)) == (len(found), len(expected)), f"{table.name}: a key stands twice"
         wrong = sorted(one for one in have.keys() | want.keys() if have.get(one) != want.get(one))
-        assert not wrong, f"{table.name}: {len(wrong)}, {have.get(wrong[0])} where the truth is {want.get(wrong[0])}"[
-            :3000
-        ]
+        first = wrong and f"{have.get(wrong[0])} where the truth is {want.get(wrong[0])}"[:3000]
+        assert not wrong, f"{table.name}: {len(wrong)}, {first}"

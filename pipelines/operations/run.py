@@ -18,6 +18,7 @@ from assets.published import REPAIRED, WHEN_DUE
 from pipelines.automation import discovery, jobs
 from pipelines.definitions import build_defs, first_hour
 from pipelines.process import processes
+from pipelines.process.processes import CommandRuns
 from resources import connection, datasets
 from resources.datasets import Dataset, Family, last_complete_hour
 from resources.enterprise import EnterpriseClient
@@ -163,10 +164,10 @@ class _Here:
     """Runner that executes jobs one after another in this process and collects their results in a report."""
 
     def __init__(
-        self, defs: dg.Definitions, instance: dg.DagsterInstance, mark: Mapping[str, str], say: Callable[[str], None]
+        self, defs: dg.Definitions, instance: dg.DagsterInstance, runs: CommandRuns, say: Callable[[str], None]
     ) -> None:
         self.report = RunReport()
-        self._defs, self._instance, self._mark, self._say = defs, instance, mark, say
+        self._defs, self._instance, self._runs, self._say = defs, instance, runs, say
 
     def load(self, hours: Iterable[datetime], archived: Dataset | None = None) -> None:
         """Fetch and load each span of consecutive hours, or load a dataset's archived hours."""
@@ -193,14 +194,16 @@ class _Here:
         self._say(line)
         if partition_key is not None:
             self._instance.add_dynamic_partitions(job, [partition_key])
-        result = self._defs.resolve_job_def(job).execute_in_process(
-            instance=self._instance,
-            tags={**self._mark, **(tags or {})},
-            raise_on_error=False,
-            asset_selection=None if archived is None else layers.keys(archived)[1:],
-            partition_key=partition_key,
-            run_config=_QUIET,
-        )
+        with self._runs.run() as run_id:
+            result = self._defs.resolve_job_def(job).execute_in_process(
+                instance=self._instance,
+                tags={**self._runs.tags, **(tags or {})},
+                raise_on_error=False,
+                asset_selection=None if archived is None else layers.keys(archived)[1:],
+                partition_key=partition_key,
+                run_config=_QUIET,
+                run_id=run_id,
+            )
         failed: dict[str, list[str]] = {}
         steps = {f"hourly_{one.archive}": one.name for one in datasets.datasets(Family.HOURLY)}
         tables = {layers.lake_key(one): one.name for one in datasets.datasets(Family.HOURLY)}
@@ -251,8 +254,8 @@ def _run_here(
     The block ends early if the warehouse is unavailable.
     """
     defs = build_defs(settings, asked=hours, all_datasets=True, **overrides)
-    with processes.opened(settings.dagster_home) as instance, processes.under_way(instance) as mark:
-        here = _Here(defs, instance, mark, say)
+    with processes.opened(settings.dagster_home) as instance, processes.under_way(instance) as runs:
+        here = _Here(defs, instance, runs, say)
         try:
             yield here
         except WarehouseBusyError as error:

@@ -7,6 +7,7 @@ or suspended run keeps its lock. Process IDs are not sufficient, because the ope
 import functools
 import os
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -46,29 +47,55 @@ UNDER_WAY: Final = [
 ]
 
 
-@contextmanager
-def under_way(instance: dg.DagsterInstance) -> Iterator[dict[str, str]]:
-    """Yield tags that link runs to this process's lock. On an interrupt, these runs are recorded as canceled."""
-    lock = _take(Path(instance.root_directory))
-    tags = {_PROCESS_TAG: Path(lock.lock_file).stem}
+class CommandRuns:
+    """Runs that this process executes one after another, and the tags that link these runs to the process's lock."""
 
-    def cancel() -> None:
-        quiet = 0
-        # runs continue during this loop, and more records can appear, on a busy machine half a second later
-        while quiet < 10:
-            runs = instance.get_runs(dg.RunsFilter(tags=tags, statuses=UNDER_WAY))
-            for run in runs:
-                instance.report_run_canceled(
-                    run, "Interrupted. Committed work is kept. Start the same run again to continue."
-                )
-                instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
-            quiet = 0 if runs else quiet + 1
+    def __init__(self, instance: dg.DagsterInstance, tags: dict[str, str]) -> None:
+        self.tags = tags
+        self._instance = instance
+        self._starting = threading.Lock()
+        self._run: str | None = None
+
+    @contextmanager
+    def run(self) -> Iterator[str]:
+        """Yield the ID for the run that the block executes. After an interrupt, no further run starts."""
+        with self._starting:
+            self._run = str(uuid.uuid4())
+        try:
+            yield self._run
+        finally:
+            self._run = None
+
+    def cancel(self) -> None:
+        """Record the run in progress as canceled, once it has started."""
+        self._starting.acquire()  # never released, so that no further run starts
+        # The main thread continues until the process ends. A run that is not yet recorded or not yet started would be
+        # recorded as in progress later. `interrupts` limits the time of this loop.
+        while (run_id := self._run) is not None:
+            run = self._instance.get_run_by_id(run_id)
+            if run is not None and run.status is not dg.DagsterRunStatus.NOT_STARTED:
+                if run.status in UNDER_WAY:
+                    self._instance.report_run_canceled(
+                        run, "Interrupted. Committed work is kept. Start the same run again to continue."
+                    )
+                    self._instance.event_log_storage.free_concurrency_slots_for_run(run_id)
+                break
             time.sleep(0.05)
+
+
+@contextmanager
+def under_way(instance: dg.DagsterInstance) -> Iterator[CommandRuns]:
+    """Hold a lock during the block. On an interrupt, the run in progress is recorded as canceled."""
+    lock = _take(Path(instance.root_directory))
+    runs = CommandRuns(instance, {_PROCESS_TAG: Path(lock.lock_file).stem})
+
+    def tidy() -> None:
+        runs.cancel()
         Path(lock.lock_file).unlink(missing_ok=True)
 
-    with interrupts.tidied(cancel):
+    with interrupts.tidied(tidy):
         try:
-            yield tags
+            yield runs
         finally:
             Path(lock.lock_file).unlink(missing_ok=True)
             lock.release()

@@ -84,9 +84,8 @@ class Service:
 @pytest.fixture(scope="session")
 def service(tmp_path_factory):
     if "TEST_LIVE_USERNAME" in os.environ:
-        given = {
-            name: os.environ[f"TEST_LIVE_{name.upper()}"] for name in ("auth_url", "base_url", "username", "password")
-        }
+        names = ("auth_url", "base_url", "username", "password")
+        given = {name: os.environ[f"TEST_LIVE_{name.upper()}"] for name in names}
         service = Service(**given, downloads=os.environ["TEST_LIVE_DOWNLOADS"] == "1")
         with service.session:
             yield service

@@ -156,9 +156,8 @@ def warm_up():
     with tempfile.TemporaryDirectory() as folder, runs.processes.opened(Path(folder)) as instance:
         with without_history(Path(folder) / "memory"):
             pass
-        idle.execute_in_process(
-            instance=instance, run_config={"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
-        )
+        quiet = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
+        idle.execute_in_process(instance=instance, run_config=quiet)
     del os.environ["DAGSTER_HOME"]
 
 

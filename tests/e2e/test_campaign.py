@@ -61,9 +61,7 @@ def check(tmp_path, runner, seed, *, hours, moments, kills, curious, together=1,
             campaign.play()
             campaign.readers = readers
             while len(campaign.hours.done) < hours:
-                new = sorted(
-                    hour for hour in listed_hours(sandbox) if hour in wanted[1:] and hour not in campaign.hours.done
-                )
+                new = sorted(({*listed_hours(sandbox)} & {*wanted[1:]}) - {*campaign.hours.done})
                 campaign.hours.queue = [(some, False) for some in pieces(new, chance, 6)]
                 campaign.hours.queue.insert(chance.randint(0, len(new) // 6), ((chance.choice(new),), True))
                 names = chance.sample(identifiers, len(identifiers))

@@ -65,9 +65,8 @@ def test_what_a_unit_starts_exists_and_takes_its_words(unit, tmp_path, monkeypat
 def test_systemd_finds_nothing_wrong(tmp_path):
     for unit in UNITS:
         # programs must be there to be verified
-        (tmp_path / unit.name).write_text(
-            unit.read_text().replace("/srv/mirror/.venv/bin", str(Path(sys.executable).parent))
-        )
+        text = unit.read_text().replace("/srv/mirror/.venv/bin", str(Path(sys.executable).parent))
+        (tmp_path / unit.name).write_text(text)
     verify = ("systemd-analyze", "verify", "--man=no")
     assert ran(*verify, *(tmp_path / unit.name for unit in UNITS)) == (0, "", "")
     # it would say so

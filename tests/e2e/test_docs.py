@@ -183,9 +183,8 @@ def test_answers_of_the_notebook_are_those_of_the_file(asked, published):
     assert now["event_at"] in [row["event_at"] for row in tables["history"]]
     earlier = [row for row in tables["history"] if row["event_at"] < now["event_at"]]
     if earlier[-1]["change_type"] == "delete" and not before:
-        assert now["name"] == earlier[-1]["name"].replace("_", " "), (
-            "only a page that came back was not there just before"
-        )
+        # only a page that came back was not there just before
+        assert now["name"] == earlier[-1]["name"].replace("_", " ")
     else:
         assert before[0]["event_at"] in [row["event_at"] for row in earlier]
     assert tables["page_text"][0]["name"] == now["name"]

@@ -118,9 +118,8 @@ def test_a_missing_file_is_named_where_every_way_looks_for_it(project, tmp_path)
     assert f"There is no published file {home}/mirror/warehouse.duckdb" in told(project, WME, where, HOME=str(home))
     (project / ".env").write_text("WME_DATA=mirror\nWME_SANDBOX=1\n")
     assert f"There is no published file {project}/mirror/warehouse.duckdb" in told(project, WME, where)
-    program = (
-        f"{NOTEBOOK}\nask(); os.chdir({str(project)!r}); ask(); os.environ['WME_DATA'] = '{tmp_path}/other'; ask()"
-    )
+    elsewhere = f"os.environ['WME_DATA'] = '{tmp_path}/other'"
+    program = f"{NOTEBOOK}\nask(); os.chdir({str(project)!r}); ask(); {elsewhere}; ask()"
     said = told(project, ["-c", program], where).splitlines()
     for line, data in zip(said, (project / "mirror", project / "mirror", tmp_path / "other"), strict=True):
         assert line.startswith(f"There is no published file {data}/warehouse.duckdb")

@@ -123,9 +123,8 @@ def test_download_lands_verified_files_and_the_second_fetches_nothing(environ, c
     assert all(md5_of(path) == Sidecar.read(path).version for path in files)
     assert len(list((archive / NAME).glob("*.set.json"))) == 1
     assert f"download {NAME}: " in told.err
-    assert (Path(environ["WME_DATA"]) / "state" / "service.json").exists(), (
-        "the folder belongs to its service from now on"
-    )
+    # the folder belongs to its service from now on
+    assert (Path(environ["WME_DATA"]) / "state" / "service.json").exists()
     assert f"{NAME}: {count} files, " in told.out
     assert f"fetched {count} of them (" in told.out
     assert told.out.rstrip().endswith(f" for {count} chunk units.")

@@ -116,11 +116,10 @@ def test_statements_run_where_files_are_allowed(filled, call, tmp_path):
 
 def test_published_file_that_is_damaged(filled, call, tmp_path):
     (tmp_path / "warehouse.duckdb").write_bytes(b"no database" * 500)
+    environ = filled[0] | {"WME_DATA": str(tmp_path)}
     for words in (["sql", "SELECT 1"], ["rejects"]):
-        call(*words, environ=filled[0] | {"WME_DATA": str(tmp_path)}).fails(
-            "Remove the published file and run `wme publish`"
-        )
-    call("status", environ=filled[0] | {"WME_DATA": str(tmp_path)}).done("! DuckDB cannot open warehouse.duckdb")
+        call(*words, environ=environ).fails("Remove the published file and run `wme publish`")
+    call("status", environ=environ).done("! DuckDB cannot open warehouse.duckdb")
 
 
 def test_reader_that_has_seen_enough(filled):

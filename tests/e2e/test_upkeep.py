@@ -62,10 +62,8 @@ def test_run_that_does_not_publish_says_so_and_publish_does(call, copied, hours)
         facts = json.loads(call("status", "--json", environ=hourly).out)["facts"]
         assert facts["next publication"].startswith("by the first run after ")
         assert facts["next publication"].endswith(" UTC (WME_PUBLISH=600)")
-        rows = call(
-            "sql", "--format", "csv", "SELECT count(DISTINCT batch_hour) FROM article_changes", environ=hourly
-        ).out
-        return rows.splitlines()[1]
+        query = "SELECT count(DISTINCT batch_hour) FROM article_changes"
+        return call("sql", "--format", "csv", query, environ=hourly).out.splitlines()[1]
 
     assert published() == "2"
     # the table tells what was loaded, published or not

@@ -69,9 +69,7 @@ def test_snapshots_are_asked_for_once_per_version_and_published_like_hours(daemo
     assert (again.partition_key, again.run_key == request.run_key) == (request.partition_key, False)
 
 
-def test_publishing_is_asked_for_once_per_set_of_pending_hours_and_checks_alone_look_at_two_days(
-    daemon, later, monkeypatch
-):
+def test_publishing_is_asked_for_once_per_set_of_pending_hours_and_checks_look_at_two_days(daemon, later, monkeypatch):
     first_hour, second_hour = daemon.offered()[-2:]
     assert daemon.tick("publish_pending").skip_message == ALL_PUBLISHED
     assert daemon.materialize([first_hour]).success
@@ -256,9 +254,8 @@ def test_runs_read_the_stream_one_after_the_other(daemon, monkeypatch):
     assert asked[0]["loaded"]([now]) == set(), "nothing is published"
     seen = [event.asset_observation_data.asset_observation.metadata for event in observed]
     assert {one["files"].value for one in seen} == {1}
-    assert len(spans) == len(seen), (
-        "a rate is that since the last report, the first and a run's own since its beginning"
-    )
+    # a rate is that since the last report, the first and a run's own since its beginning
+    assert len(spans) == len(seen)
     for name in ("events", "files"):
         assert sum(one[name].value for one in seen) == sum(one[name] for one in found)
     kept = files_of(daemon.settings.data / "lake/live_changes")

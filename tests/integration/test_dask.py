@@ -148,9 +148,8 @@ def test_a_damaged_archive_fails_alone(shared, tmp_path):
 def test_workers_of_other_versions_get_nothing_and_are_named(shared):
     made, data = shared
     others = Cluster(made.address, versions() | {"package": "0.0.1", "converter": "99"}, data / "lake", QUICK)
-    differing = (
-        r"worker-[01] on 127\.0\.0\.1: package [\d.]+ instead of 0\.0\.1, converter \d+ instead of 99.*same version"
-    )
+    facts = r"package [\d.]+ instead of 0\.0\.1, converter \d+ instead of 99"
+    differing = rf"worker-[01] on 127\.0\.0\.1: {facts}.*same version"
     with closing(others):
         assert not refusal(others, errors.WorkersDifferError, differing).retryable
 
@@ -286,9 +285,7 @@ def certificate(tmp_path):
     return {f"DASK_DISTRIBUTED__COMM__{name}": str(value) for name, value in settings.items()}
 
 
-def test_tls_admits_no_others_and_a_task_that_kills_its_worker_fails_with_our_sentence(
-    certificate, tmp_path, monkeypatch
-):
+def test_tls_admits_no_others_and_a_task_that_kills_its_worker_fails_by_our_words(certificate, tmp_path, monkeypatch):
     environ = certificate | {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"}
     with cluster(tmp_path / "logs", tmp_path / "data", 2, **environ) as made:
         assert "tls://" in made.log("worker-0")

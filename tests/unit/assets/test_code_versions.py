@@ -22,9 +22,7 @@ def make(bench, instance):
     return [one.tags["dagster/data_version"] for one in made]
 
 
-def test_another_declaration_makes_another_version_and_the_same_list_by_the_same_code_does_not(
-    bench, instance, monkeypatch
-):
+def test_another_declaration_makes_another_version_and_the_same_list_does_not(bench, instance, monkeypatch):
     def code():
         return [one.code_version for asset in list_assets(LISTS) for one in asset.specs if one.key in PROJECTS]
 

@@ -95,9 +95,7 @@ def test_an_archive_of_another_project_is_not_loaded_and_an_odd_record_may_be_of
 
 
 @pytest.mark.parametrize("kind", [errors.AuthenticationError, errors.DiskFull], ids=lambda kind: kind.__name__)
-def test_an_hour_that_is_loaded_is_not_counted_as_failed_by_an_error_that_ends_the_run(
-    bench, materialize, monkeypatch, kind
-):
+def test_a_loaded_hour_is_not_counted_as_failed_by_an_error_that_ends_the_run(bench, materialize, monkeypatch, kind):
     """It needs no download, and the table of `wme run` shows it as loaded."""
     bench.serve("enwiki", 1)
     assert materialize([HOUR]).failure is None

@@ -173,9 +173,8 @@ def test_plans_that_fit_alone_may_not_fit_together_or_cost_more_than_was_allowed
     check_together(plans(chunks=60))
     check_together([*plans(2, chunks=59), *plans(1, chunks=59, beyond_quota=True)])
     check_together([*plans(2, chunks=59), offer.plan(form="whole", snapshots=1)])
-    with pytest.raises(
-        errors.QuotaExceeded, match=r"3 snapshots .* 60 chunk units together, .* 59 left\. .* choose few"
-    ):
+    told = r"3 snapshots .* 60 chunk units together, .* 59 left\. .* choose few"
+    with pytest.raises(errors.QuotaExceeded, match=told):
         check_together([*plans(2, chunks=60), *plans(1, chunks=59), offer.plan(form="whole")])
     check_together(plans(free=6 * 10**9 + 1, keep_free_bytes=1))
     with pytest.raises(errors.DiskFull, match=r"Downloading 3 snapshots requires about 6.0 GB .* choose fewer"):

@@ -81,9 +81,8 @@ def test_a_fault_at_every_distance_is_refused_and_leaves_no_trace(lake, either, 
         assert decoded.batch.column("article_id").to_pylist() == [101, 101]
         verdict = MISTYPED if spoiled in HALVES else NO_OBJECT
         bounds = [len(good), len(good) + len(bad)]
-        assert decoded.left.to_pylist() == [
-            {"number": 1, "row": 1, "start": len(good), "bounds": bounds, "verdict": verdict}
-        ]
+        left = {"number": 1, "row": 1, "start": len(good), "bounds": bounds, "verdict": verdict}
+        assert decoded.left.to_pylist() == [left]
 
 
 def test_a_line_may_end_anywhere_before_the_end_of_the_block(lake, decoder):

@@ -109,9 +109,8 @@ def value_of(rng: random.Random, declared: pa.DataType, depth: int = 0):
     if pa.types.is_integer(declared):
         return rng.choice([0, 1, -1, rng.randrange(10**9), 2**63 - 1, -(2**63), rng.randrange(-(2**63), 2**63)])
     if pa.types.is_floating(declared):
-        return rng.choice(
-            [0, 1, 0.5, rng.random(), rng.random() * 10 ** rng.randrange(-300, 300), rng.randrange(10**15)]
-        )
+        huge = rng.random() * 10 ** rng.randrange(-300, 300)
+        return rng.choice([0, 1, 0.5, rng.random(), huge, rng.randrange(10**15)])
     return rng.choice(TEXTS) if rng.random() < 0.8 else "t" * rng.randrange(200)
 
 

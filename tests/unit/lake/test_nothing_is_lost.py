@@ -109,9 +109,8 @@ def test_made_up_records_convert_without_loss(lake, rows):
         expected = with_type(normal_record(record))
         assert rebuilt(row) == expected
         event = expected["event"]
-        assert row["event_at"] == (
-            event.get("date_published") or event.get("date_created") or expected["date_modified"]
-        )
+        happened = event.get("date_published") or event.get("date_created") or expected["date_modified"]
+        assert row["event_at"] == happened
 
 
 def test_counts_add_up_over_blocks_and_every_list_element_counts(lake, small_blocks):

@@ -166,9 +166,7 @@ def test_each_failed_run_is_reported_once_with_its_sentence(instance, tmp_path, 
         ("encyclopedia", {}, "another part of the project"),
     ],
 )
-def test_runs_that_are_no_failure_for_good_or_of_another_project_are_left_out(
-    instance, tmp_path, hook, prefix, tags, why
-):
+def test_runs_that_failed_not_for_good_or_elsewhere_are_left_out(instance, tmp_path, hook, prefix, tags, why):
     sensor = report_failures(Settings(data=tmp_path, on_failure=SecretStr(hook.address)), Prefix(prefix))
     fail(instance, "From before the sensor.")
     _, cursor = tick(sensor, instance, None)

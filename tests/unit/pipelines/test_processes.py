@@ -36,8 +36,8 @@ HOLDER = """
 import json, sys
 import dagster as dg
 from pipelines.process.processes import under_way
-with dg.DagsterInstance.ephemeral(tempdir=sys.argv[1]) as instance, under_way(instance) as tags:
-    print(json.dumps(tags), flush=True)
+with dg.DagsterInstance.ephemeral(tempdir=sys.argv[1]) as instance, under_way(instance) as runs:
+    print(json.dumps(runs.tags), flush=True)
     sys.stdin.read()
 """
 
@@ -76,9 +76,7 @@ def statuses(instance: dg.DagsterInstance, *runs: str) -> list[str]:
     return [instance.get_run_by_id(run).status.value for run in runs]
 
 
-def test_runs_are_ended_when_their_process_was_killed_and_those_of_a_command_asked_for_again_once(
-    instance, monkeypatch
-):
+def test_runs_are_ended_when_their_process_was_killed_and_a_commands_are_asked_for_again_once(instance, monkeypatch):
     freed: list[str] = []
     monkeypatch.setattr(instance.event_log_storage, "free_concurrency_slots_for_run", freed.append)
     with holding(instance) as (process, tags):
@@ -111,23 +109,43 @@ def test_runs_are_ended_when_their_process_was_killed_and_those_of_a_command_ask
     assert list((Path(instance.root_directory) / "processes").iterdir()) == []
 
 
-def test_an_interrupt_ends_a_run_that_is_recorded_while_it_looks(instance, monkeypatch):
+@pytest.mark.parametrize("looks", [0, 1, 20])
+def test_an_interrupt_ends_a_run_that_is_recorded_while_it_looks(instance, monkeypatch, looks):
     freed: list[str] = []
     monkeypatch.setattr(instance.event_log_storage, "free_concurrency_slots_for_run", freed.append)
     monkeypatch.setattr(interrupts.os, "_exit", bool)
+    began = dg.DagsterEvent(event_type_value="PIPELINE_START", job_name="hours")
+    seen: list[dg.DagsterRun | None] = []
+
+    def goes_on(_seconds=0):
+        seen.append(instance.get_run_by_id(run))
+        if len(seen) == looks + 1:
+            create_run_for_test(instance, run_id=run, tags=runs.tags)
+        elif len(seen) == looks + 2:
+            instance.report_dagster_event(began, run_id=run)
+
+    monkeypatch.setattr(processes.time, "sleep", goes_on)
     # what fails to tidy up leaves the rest to be done
-    with processes.under_way(instance) as tags, interrupts.tidied(lambda: 1 / 0):
-        made: list[dg.DagsterRun] = []
-        record = lambda _seconds: made or made.append(create_run_for_test(instance, tags=tags))  # noqa: E731
-        monkeypatch.setattr(processes.time, "sleep", record)
+    with processes.under_way(instance) as runs, interrupts.tidied(lambda: 1 / 0), runs.run() as run:
         interrupts._tidy(0)
-        assert instance.get_run_by_id(made[0].run_id).status is dg.DagsterRunStatus.CANCELED
-        assert {*freed} == {made[0].run_id}
+        assert statuses(instance, run) == ["CANCELED"]
+        assert (freed, len(seen)) == ([run], looks + 2)
+        assert list((Path(instance.root_directory) / "processes").iterdir()) == []
 
 
-def test_a_run_that_never_said_its_process_is_ended_after_a_while_and_that_of_another_machine_is_not(
-    instance, monkeypatch
-):
+def test_an_interrupt_lets_no_further_run_start_and_leaves_alone_what_has_ended(instance):
+    with processes.under_way(instance) as runs:
+        with runs.run() as run:
+            create_run_for_test(instance, run_id=run, tags=runs.tags, status=dg.DagsterRunStatus.SUCCESS)
+            runs.cancel()
+        assert statuses(instance, run) == ["SUCCESS"]
+        assert (runs._starting.locked(), runs._run) == (True, None)
+        runs._starting = None  # who does not wait for it notices nothing
+        with pytest.raises(TypeError, match="context manager"), runs.run():
+            pass
+
+
+def test_a_run_that_never_said_its_process_is_ended_after_a_while_and_another_machines_is_not(instance, monkeypatch):
     # its lock lies there
     of_another = run_of(instance, {".dagster/wme_process": "0" * 32})
     assert processes.end_killed(instance) == []

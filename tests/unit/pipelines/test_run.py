@@ -228,9 +228,7 @@ def test_a_password_that_was_refused_is_not_tried_again_and_what_is_there_is_pub
     assert bench.warehouse.published_path.exists()
 
 
-def test_a_warehouse_that_another_process_holds_is_waited_for_once_whatever_the_number_of_hours(
-    bench, settings, caplog
-):
+def test_a_warehouse_that_another_process_holds_is_waited_for_once_for_all_hours(bench, settings, caplog):
     hours = [HOUR, HOUR + ONE]
     bench.serve("enwiki", 1)
     bench.serve_next(2)

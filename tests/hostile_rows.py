@@ -255,9 +255,8 @@ class HostileMirror(Brought):
                 self.bring(dataset, place, self.lines(dataset, place, share), source_at=moment)
             elif dataset.family is datasets.Family.HOURLY:
                 for hours in range(2):
-                    self.bring(
-                        dataset, place, self.lines(dataset, place, share), batch_hour=HOUR + timedelta(hours=hours)
-                    )
+                    hour = HOUR + timedelta(hours=hours)
+                    self.bring(dataset, place, self.lines(dataset, place, share), batch_hour=hour)
             else:
                 for version in range(versions):
                     identifier = f"{place[0]}_namespace_{place[1]}"

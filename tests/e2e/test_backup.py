@@ -155,9 +155,8 @@ def test_a_killed_restore_goes_on_and_other_folders_are_left_alone(call, killed,
     assert "is not empty" in call("restore", str(to), environ=restored).err
     # of another service
     (tmp_path / "restored/state/service.json").write_text('{"service": "https://elsewhere.example"}')
-    call("backup", str(to), environ=restored).fails(
-        "but this mirror uses https://elsewhere.example. Nothing was changed."
-    )
+    told = "but this mirror uses https://elsewhere.example. Nothing was changed."
+    call("backup", str(to), environ=restored).fails(told)
     assert "nothing to back up" in call("backup", str(to), environ=copied | {"WME_DATA": str(tmp_path / "none")}).err
 
 
@@ -196,8 +195,6 @@ def test_the_archive_alone_makes_the_identical_warehouse(call, killed, mirrored,
 
 
 def test_a_full_disk_is_a_sentence(call, copied, mounted):
-    small = mounted("size=9m")
-    call("backup", str(small / "backups"), environ=copied).fails(
-        "The backup needs about ", "Complete backups are unchanged"
-    )
-    assert not backups.completed(small / "backups")
+    small = mounted("size=9m") / "backups"
+    call("backup", str(small), environ=copied).fails("The backup needs about ", "Complete backups are unchanged")
+    assert not backups.completed(small)

@@ -78,9 +78,8 @@ def test_a_disk_that_fills_up_on_the_way_is_a_sentence_too(account, forked, hour
     disk = mounted("size=16m")
     # it is not through before the disk is full
     account.sandbox.faults.add(path="*/download", kind="slow", bytes_per_second=2_000, count=None)
-    process = forked(
-        "run", "--no-reference", "--from", f"{hours[0]:%Y-%m-%dT%H}", environ=account.environ(disk / "data")
-    )
+    words = ("run", "--no-reference", "--from", f"{hours[0]:%Y-%m-%dT%H}")
+    process = forked(*words, environ=account.environ(disk / "data"))
     until(lambda: list(disk.glob("data/dagster/history/*.db")))
     fill(disk)
     _, err = process.communicate(timeout=PATIENCE_SECONDS)

@@ -66,9 +66,8 @@ def test_pages_of_other_websites_start_nothing_and_the_uis_own_page_works(served
     stolen = f'{{resources: {{enterprise: {{config: {{auth_url: "http://127.0.0.1:{evil}"}}}}}}}}'
     mutation = LAUNCH % (f'{SELECTOR}, jobName: "reference"', json.dumps(stolen))
     attacks = Path(__file__).with_name("attacks.html").read_text()
-    Website.page = attacks.replace("UI,", f"{json.dumps(served.url)},", 1).replace(
-        "MUTATION,", f"{json.dumps(mutation)},", 1
-    )
+    attacks = attacks.replace("UI,", f"{json.dumps(served.url)},", 1)
+    Website.page = attacks.replace("MUTATION,", f"{json.dumps(mutation)},", 1)
     with chromium("--host-resolver-rules=MAP rebound.example 127.0.0.1") as browser:
         page = browser.new_page(viewport={"width": 1500, "height": 2000})
         page.set_default_timeout(120_000)

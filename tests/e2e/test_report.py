@@ -29,7 +29,7 @@ def browser():
 
 
 @pytest.mark.parametrize(
-    ("width", "height", "scheme"), [(375, 800, "dark"), (1440, 900, "light")], ids=["phone", "large"]
+    ("width", "height", "scheme"), [(375, 800, "dark"), (1440, 900, "light")], ids=("small", "big")
 )
 def test_it_is_readable_and_has_no_barriers(path, browser, width, height, scheme):
     with browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme) as context:

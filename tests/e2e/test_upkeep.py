@@ -49,9 +49,8 @@ def test_moved_folder_is_mended_in_place(call, copied, tmp_path):
     shutil.move(aside, tmp_path / "third" / one.relative_to(lake.parent))
     # without the lake nothing is mended, rather than all bodies left out
     shutil.move(tmp_path / "third" / "warehouse.duckdb", tmp_path / "warehouse.duckdb")
-    call("relocate", environ=copied | {"WME_DATA": str(tmp_path)}).fails(
-        "None of the 4 lake files", "Nothing was changed"
-    )
+    there = copied | {"WME_DATA": str(tmp_path)}
+    call("relocate", environ=there).fails("None of the 4 lake files", "Nothing was changed")
 
 
 def test_run_that_does_not_publish_says_so_and_publish_does(call, copied, hours):
@@ -167,9 +166,8 @@ def test_the_lines_for_cron_keep_a_mirror_whole_and_silent(account, service, cal
         assert call(*line.removeprefix(beginning).split(), environ=environ) == (0, "", "")
 
     def snapshots():
-        (loaded,) = warehouse.sql(
-            "SELECT list(snapshot_version) FROM snapshots WHERE table_name = 'snapshot_articles'"
-        ).rows
+        query = "SELECT list(snapshot_version) FROM snapshots WHERE table_name = 'snapshot_articles'"
+        (loaded,) = warehouse.sql(query).rows
         assert warehouse.sql("SELECT DISTINCT state FROM hours WHERE state NOT IN ('loaded', 'empty')").rows == []
         return set(loaded[0])
 

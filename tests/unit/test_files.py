@@ -46,9 +46,8 @@ files.write(path, b"new" * 1000, mode=0o600)
 def test_a_writer_that_is_killed_leaves_what_was_there_and_hinders_nobody(tmp_path, when):
     path = tmp_path / "folder" / "x.json"
     files.write(path, b"old")
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, path, when], cwd=ROOT, check=False, env={"PYTHONPATH": str(ROOT)}
-    )
+    words = [sys.executable, "-c", KILLED, path, when]
+    done = subprocess.run(words, cwd=ROOT, check=False, env={"PYTHONPATH": str(ROOT)})
     assert (done.returncode, path.read_bytes()) == (-signal.SIGKILL, b"old")
     assert (path.parent / ".x.json.tmp").exists()
     files.write(path, b"newer", mode=0o600)

@@ -94,9 +94,7 @@ def test_the_token_is_refreshed_with_margin_and_not_before(make_client, client, 
 @pytest.mark.parametrize(
     ("end", "asked"), [("used up by others", 1), ("expired", 0), ("revoked", 1), ("used up", 1), ("forbidden", 1)]
 )
-def test_a_refresh_token_that_ended_leads_to_a_login_without_back_off(
-    client, fake, clock, tmp_path, caplog, end, asked
-):
+def test_a_refresh_token_that_ended_leads_to_a_login_at_once(client, fake, clock, tmp_path, caplog, end, asked):
     caplog.set_level("INFO")
     fake.uses_allowed = 0 if end == "used up by others" else 90
     client.account.login()

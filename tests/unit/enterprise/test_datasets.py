@@ -111,9 +111,8 @@ def test_an_archived_list_is_read_as_it_was_landed(client, fake, hour, tmp_path)
 def test_a_set_is_read_as_it_was_confirmed(client, fake, tmp_path):
     fake.add_snapshot(NAME, b"first", b"second")
     plan = client.snapshots.plan(NAME, tmp_path, FetchOptions(chunks=True))
-    with pytest.raises(
-        errors.StateError, match=rf"{plan.files[0].target.name} is not in {tmp_path}, so {NAME} is incom"
-    ):
+    told = rf"{plan.files[0].target.name} is not in {tmp_path}, so {NAME} is incom"
+    with pytest.raises(errors.StateError, match=told):
         client.snapshots.confirm(plan)
     together = threading.Barrier(2, timeout=30)  # breaks unless both are fetched at once
     fake.script("/objects/*", *[lambda _: together.wait() and None] * 2)
@@ -154,9 +153,8 @@ def test_chunks_that_changed_under_the_same_snapshot_end_its_set(client, fake, t
         f"kept in {tmp_path}. If you start over, the download costs 4 chunk units (no limit is known) and fetches 12 B"
     )
     fake.snapshots[NAME]["version"] = "f" * 32
-    with pytest.raises(
-        errors.StaleSnapshot, match=f": {NAME} has version ffffffff instead of {plan.snapshot.version[:8]}"
-    ):
+    told = f": {NAME} has version ffffffff instead of {plan.snapshot.version[:8]}"
+    with pytest.raises(errors.StaleSnapshot, match=told):
         client.snapshots.confirm(plan)
     fake.script("*/chunks", error_reply(404, "NoSuchKey"))
     plan = client.snapshots.plan(NAME, tmp_path, dataset=dataset)

@@ -69,9 +69,8 @@ def test_a_process_killed_while_landing_is_made_good(fake, make_client, tmp_path
         target = tmp_path / str(number) / "archive" / f"{NAME}.tar.gz"
         # never a file that does not say what it is
         assert Sidecar.read(target) is not None or not target.exists(), call
-        make_client(state=tmp_path / str(number) / "state").hours.download(
-            hour, models.Batch.model_validate(record), target
-        )
+        client = make_client(state=tmp_path / str(number) / "state")
+        client.hours.download(hour, models.Batch.model_validate(record), target)
         assert target.read_bytes() == content, call
         assert sorted(path.name for path in target.parent.iterdir()) == [target.name, target.name + ".json"], call
 

@@ -315,9 +315,7 @@ class TestAnswersAndRefusals:
         assert "offsets" not in later
         assert later["since_per_partition"]["3"] == "2025-03-09T08:30:00.000Z"
 
-    def test_lines_without_events_are_left_out_and_places_that_come_anew_are_not(
-        self, fake, client, caplog, monkeypatch
-    ):
+    def test_lines_without_events_are_left_out_and_places_that_come_again_not(self, fake, client, caplog, monkeypatch):
         monkeypatch.setattr("resources.enterprise.stream._RECENT", 3)
         bad = [
             *(b"{", b"[]", b"17", b"\xff", b"{}", b'{"event": null}', b'{"event": []}', b"[" * 100_000),

@@ -30,9 +30,8 @@ PLACES = {
     for one in OPERATIONS
     if one.path.startswith("/v2/") and one.tag != "Streams" and not one.path.endswith(("/status", "/download"))
 }
-DOWNLOADS = [
-    f"{PLACES[place]}/download" for place in PLACES if place.endswith(("hour}/{identifier}", "chunk_identifier}"))
-]
+_FILES = ("hour}/{identifier}", "chunk_identifier}")
+DOWNLOADS = [f"{PLACES[place]}/download" for place in PLACES if place.endswith(_FILES)]
 
 
 def filter_texts():

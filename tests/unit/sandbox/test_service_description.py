@@ -67,9 +67,8 @@ class TestItself:
         there = {f"#/components/{kind}/{name}" for kind in ("schemas", "responses") for name in kinds[kind]}
         assert used == there
         assert (description["openapi"], description["info"]["version"]) == ("3.1.2", "2.0.0")
-        assert {name for name, schema in description["components"]["schemas"].items() if "required" in schema} == {
-            "error"
-        }
+        schemas = description["components"]["schemas"]
+        assert {name for name, schema in schemas.items() if "required" in schema} == {"error"}
 
     def test_names_tags_hosts_and_what_is_beta(self, description):
         names = [operation["operationId"] for _, _, operation in operations(description)]

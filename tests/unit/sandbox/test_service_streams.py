@@ -87,9 +87,8 @@ class TestWhatIsSent:
         records = (world.record(event) for event in events if partition(world.key(event)) in kept)
         wanted = {key(record): record for record in records}
         body = {"parts": [0], "since_per_partition": {str(number): text(NOW - 3 * KEPT) for number in kept}}
-        assert read(streams, 1, body | {"fields": ["entity.type"]}, path="/v2/wikidata") == [
-            {"entity": {"type": "item"}}
-        ]
+        fields = {"fields": ["entity.type"]}
+        assert read(streams, 1, body | fields, path="/v2/wikidata") == [{"entity": {"type": "item"}}]
         found = read(streams, len(wanted), body, path="/v2/wikidata")
         assert {one["event"]["type"] for one in found} == {"update", "delete", "visibility-change"}
         places = defaultdict(list)

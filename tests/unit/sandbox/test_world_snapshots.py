@@ -204,9 +204,8 @@ class TestPopulation:
         [(2200, 5_000), (2200, 20_000), (2200, 200_000), (60, 200_000), (5, 5_000), (300, 50_000), (100, 10_000)],
     )
     def test_there_are_as_many_pages_as_asked_and_as_many_changes(self, rate, articles):
-        casts = [
-            c for c in Timetable(1, "enwiki", (0,), rate, Titles(lexicon_of("en")), articles).casts if not c.namespace
-        ]
+        timetable = Timetable(1, "enwiki", (0,), rate, Titles(lexicon_of("en")), articles)
+        casts = [cast for cast in timetable.casts if not cast.namespace]
         assert sum(cast.families * cast.script.pages for cast in casts) == pytest.approx(articles, rel=0.02)
         acts = sum(cast.count * len(cast.script.acts) for cast in casts)
         usual = Timetable(1, "enwiki", (0,), rate, Titles(lexicon_of("en"))).casts

@@ -210,9 +210,7 @@ def test_what_cannot_be_compacted_keeps_nothing_else_from_it_and_the_disk_is_nev
     assert (content(mirror.warehouse), len(lake_files(mirror.warehouse))) == (before, 5)
 
 
-def test_files_that_are_gone_or_hold_other_rows_are_not_taken_in_and_what_is_loaded_meanwhile_keeps_its_own(
-    make, again
-):
+def test_files_gone_or_with_other_rows_are_not_taken_in_and_what_is_loaded_meanwhile_keeps_its_own(make, again):
     compacted, plain = make(), make()
     for made in (compacted, plain):
         before = again(made, first_hours, 2, BOTH)

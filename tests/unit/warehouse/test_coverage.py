@@ -100,9 +100,7 @@ def test_hours_that_were_mistyped_leave_nothing(lake, warehouse, status):
     assert states(warehouse, lake) == {300: "loaded", 301: "past_retention"}
 
 
-def test_with_two_snapshots_the_newest_tells_what_is_wanted_and_quiet_hours_lead_back_to_the_older(
-    lake, warehouse, status
-):
+def test_of_two_snapshots_the_newest_tells_what_is_wanted_and_quiet_hours_lead_to_the_older(lake, warehouse, status):
     for minute in (100, 255):
         warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", minute)]]))
     load(lake, warehouse, 5)

@@ -169,9 +169,7 @@ def test_an_entity_and_a_page_of_one_hour_and_place_hide_nothing_of_each_other(l
     assert ask(warehouse, "SELECT count(*) FROM internal.ended_entities") == [(0,)]
 
 
-def test_a_page_that_was_looked_up_twice_has_one_body_and_an_hour_is_asked_without_opening_other_lookups(
-    lake, warehouse
-):
+def test_a_page_looked_up_twice_has_one_body_and_an_hour_is_asked_without_opening_other_lookups(lake, warehouse):
     def answers(number, *spellings):
         page = lake.change(1, "A B", 0, html=f"h{number}")
         return lake.lookups(60 * number, *((name, page) for name in spellings))

@@ -113,9 +113,8 @@ def test_tables_columns_and_comments_are_the_declared_ones(library):
     stored = {dataset.name for dataset in datasets.datasets()}
     wanted = {table.name: table.narrow if table.name in stored else table for table in datasets.tables()}
     here = "FROM {} WHERE database_name = 'warehouse' AND schema_name = 'main' AND NOT internal"
-    query = (
-        f"SELECT table_name, column_name, comment {here.format('duckdb_columns()')} ORDER BY table_name, column_index"
-    )
+    columns = here.format("duckdb_columns()")
+    query = f"SELECT table_name, column_name, comment {columns} ORDER BY table_name, column_index"
     assert library.sql(query).rows == [
         (name, one.name, one.description) for name, table in sorted(wanted.items()) for one in table
     ]

@@ -47,9 +47,7 @@ def test_snapshot_becomes_current_whole(lake, warehouse, state):
     assert agrees_with_rebuild(warehouse, state)
 
 
-def test_same_version_again_is_a_no_op_that_says_so_and_converted_anew_it_takes_the_place_of_the_old_files(
-    lake, warehouse
-):
+def test_same_version_again_is_a_no_op_that_says_so_and_converted_anew_it_replaces_the_old_files(lake, warehouse):
     snapshot = lake.snapshot([[lake.change(1, "A", 1, abstract="old")] * 2, []], version="e" * 32)
     first = warehouse.load_snapshot(snapshot)
     warehouse.apply_changes()

@@ -224,9 +224,7 @@ def test_an_hour_that_is_compacted_before_articles_takes_it_in_holds_the_window(
         mirror.warehouse.move_window()
 
 
-def test_without_its_file_an_hour_is_missed_loudly_and_comes_back_by_loading_it_again(
-    mirror, again, make, state, caplog
-):
+def test_without_its_file_an_hour_is_missed_loudly_and_comes_back_by_a_reload(mirror, again, make, state, caplog):
     before = again(mirror, compacted_hours, 3)
     [path] = (mirror.data / "lake" / "compacted").rglob("*.rows.parquet")
     whole = path.read_bytes()

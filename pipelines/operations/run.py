@@ -194,8 +194,9 @@ class _Here:
         self._say(line)
         if partition_key is not None:
             self._instance.add_dynamic_partitions(job, [partition_key])
+        definition = self._defs.resolve_job_def(job)
         with self._runs.run() as run_id:
-            result = self._defs.resolve_job_def(job).execute_in_process(
+            result = definition.execute_in_process(
                 instance=self._instance,
                 tags={**self._runs.tags, **(tags or {})},
                 raise_on_error=False,

@@ -18,7 +18,7 @@ from typing import Any
 
 SENTENCE = "Stopped. Committed work is kept. Run the same command again to continue."
 #: Default time limit of the cleanup.
-TIDY_SECONDS = 3.0
+TIDY_SECONDS = 4.0
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _tidying: list[Callable[[], object]] = []

@@ -173,7 +173,7 @@ signal.signal(signal.SIGINT, signal.SIG_IGN); interrupts.watch()
 signal.signal(signal.SIGINT, signal.default_int_handler); os.kill(os.getpid(), signal.SIGINT)
 signal.signal(signal.SIGINT, signal.SIG_IGN); os.kill(os.getpid(), signal.SIGTERM); signal.pause()""",
     "what cannot be tidied holds nobody up": """
-interrupts.watch()
+interrupts.watch(1.0)
 with interrupts.tidied(threading.Event().wait):
     os.kill(os.getpid(), signal.SIGTERM)
     while True: time.sleep(0.1)""",

@@ -15,6 +15,7 @@ from filelock import FileLock
 from pipelines.automation import discovery
 from pipelines.operations import run as runs
 from pipelines.operations.snapshots import Report, check, fetched_json, plan_json, report_json
+from pipelines.process.processes import CommandRuns
 from resources import adapters
 from resources.adapters import ConfiguredWarehouse
 from resources.datasets import ARTICLE_CHANGES, ENTITY_CHANGES, SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES, named
@@ -279,7 +280,8 @@ FAILED = [dg.Failure(text, metadata={"unavailable": "service", "retryable": may}
 def test_a_failure_names_its_dataset_unless_all_have_it_and_is_told_once(instance, raised, told):
     def step(dataset, error):
         @dg.op(name=f"hourly_{dataset.archive}")
-        def take() -> None:
+        def take(context) -> None:
+            assert context.run_id == here._runs._run, "another run than the one that an interrupt would cancel"
             if error is not None:
                 raise error
 
@@ -292,11 +294,12 @@ def test_a_failure_names_its_dataset_unless_all_have_it_and_is_told_once(instanc
         for one in steps:
             one()
 
-    here = runs._Here(dg.Definitions(jobs=[hours]), instance, {}, lambda _: None)
+    here = runs._Here(dg.Definitions(jobs=[hours]), instance, CommandRuns(instance, {"by": "x"}), lambda _: None)
     for _ in range(2):
         here.execute("Hours", "hours")
         here.report.unavailable.clear()
     assert (here.report.failures, here.report.unreachable) == (told, FAILED[0] in raised)
+    assert {run.tags["by"] for run in instance.get_runs()} == {"x"}
 
 
 def test_an_hour_that_was_done_before_took_no_time(bench, settings, instance, monkeypatch):

@@ -329,18 +329,18 @@ def test_a_run_names_lake_files_that_are_gone_and_fails_for_those_that_stay_dama
     assert report.failures == ["First.", told]
 
 
-def test_a_rebuild_of_everything_alone_makes_the_build_file_complete_and_records_gaps(mirror, monkeypatch):
+def test_a_rebuild_of_everything_alone_makes_the_build_file_complete_and_each_records_gaps(mirror, monkeypatch):
     mirror.load_all((0, 2))
-    with mirror.warehouse._connector.build("lose data") as connection:
-        connection.execute("UPDATE internal.meta SET is_complete = false")
     monkeypatch.setattr(rebuild, "load_archived", lambda *_: rebuild.Rebuilt())
-    found = []
-    for only in ({}, None):
+    for only, is_complete in (({}, False), (None, True)):
+        with mirror.warehouse._connector.build("lose data") as connection:
+            connection.execute(
+                "UPDATE internal.meta SET is_complete = false; DELETE FROM hours WHERE state <> 'loaded'"
+            )
         close_all()
         rebuild.rebuild(Settings(data=mirror.data, projects=("enwiki",)), only)
-        found.append(mirror.warehouse.is_complete())
-    states = [row.state for row in mirror.warehouse.coverage(published=False)]
-    assert (found, states) == ([False, True], ["loaded", "past_retention", "loaded"])
+        states = [row.state for row in mirror.warehouse.coverage(published=False)]
+        assert (mirror.warehouse.is_complete(), states) == (is_complete, ["loaded", "past_retention", "loaded"])
 
 
 def test_a_worker_works_as_the_options_say_and_leaves_when_it_is_interrupted(mirror, answers, monkeypatch):

@@ -59,11 +59,15 @@ def test_the_folder_data_of_the_project_or_nothing_is_published(data, tmp_path, 
     empty = tmp_path / "elsewhere"
     empty.mkdir()
     monkeypatch.setattr(types, "PROJECT", empty)
-    with pytest.raises(NotPublishedError) as told:
-        connect()
-    assert str(empty / "data" / "warehouse.duckdb") in str(told.value)
-    assert "WME_DATA" in str(told.value)
-    assert "`wme run`" in str(told.value)
+    monkeypatch.chdir(tmp_path)
+    for given in ((), ("elsewhere/data",)):
+        with pytest.raises(NotPublishedError) as told:
+            connect(*given)
+        assert str(told.value) == (
+            f"There is no published file {empty}/data/warehouse.duckdb. If this is not the data folder, specify the "
+            "folder, for example connect('/srv/mirror/data'), or set WME_DATA. If nothing has been published yet, run "
+            "`wme run`."
+        )
     assert list(empty.iterdir()) == []
 
 

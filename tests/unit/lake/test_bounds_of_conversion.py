@@ -20,7 +20,7 @@ import pytest
 
 from resources.lake import convert
 from resources.lake.archive.blocks import BLOCK_LINES_MAX, read_blocks
-from resources.lake.archive.buffers import NOTHING, Buffers, Loan, LongLine
+from resources.lake.archive.buffers import NOTHING, Block, Buffers, Loan, LongLine
 from resources.lake.encoded_blocks import encoded_blocks
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -65,8 +65,11 @@ def test_the_reader_waits_until_a_buffer_is_returned():
         first.drop()
         assert second.result().memory is memory
     line = pool.take_long(0)
-    line.drop()
-    assert first.memory is line.memory is NOTHING
+    block = Block(memoryview(line.memory), (), 1, 0, line)
+    for end, waits in ((block.release, True), (block.done, False)):  # the next one waits until this one is encoded
+        end()
+        assert (pool._long.locked(), line.memory is NOTHING) == (waits, True)
+    assert first.memory is NOTHING
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,7 @@ class TestAnswers:
     def test_a_delay_goes_with_another_fault(self, client):
         for seconds in (0.05, 0.1):
             client.sandbox.faults.add(kind="delay", seconds=seconds)
+        assert client.sandbox.faults.add(path="/v2/languages", kind="delay").details == {"seconds": 1.0}
         client.sandbox.faults.add(kind="status", status=500)
         client.sandbox.faults.add(kind="status", status=429)
         begin = time.perf_counter()

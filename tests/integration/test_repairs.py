@@ -18,7 +18,7 @@ from resources.engine import Engine
 from resources.enterprise import EnterpriseClient, Service
 from resources.lake import Converter, Layout
 from resources.tables import HourState, Purpose
-from resources.warehouse import HourStatus, Row, Warehouse
+from resources.warehouse import HourStatus
 from tests.builds import OpenWarehouse, lay
 from tests.integration.daemon import PASSWORD, QUICK
 from tests.truth import Published, assert_rebuilt_alike, expected_row
@@ -189,35 +189,3 @@ def test_watched_pages_are_looked_up_and_a_sample_is_compared(mirror, sandbox, t
     assert (mirror.repair().load_count, answers.read_bytes(), mirror.repair().load_count) == (1, whole, 0)
     again = mirror.run("lookups").metadata["warehouse/lookups", None]  # within the day, nothing is due
     assert (again["wanted"], again["budget_left"], asked(sandbox).total()) == (0, 93, 7)
-
-
-@pytest.mark.parametrize("before", [timedelta(0), timedelta(microseconds=1)])
-def test_a_page_that_changed_when_the_loaded_hours_end_is_not_compared(mirror, sandbox, monkeypatch, before):
-    [newest] = mirror.newest(1)
-    assert mirror.materialize([newest]).success
-    mirror.warehouse.apply_changes()
-    with mirror.warehouse._connector.build("spoil") as connection:
-        connection.execute("UPDATE articles SET version_id = version_id + 1")
-    told = Warehouse.lookups_since
-
-    def changed_then(*asked):
-        return [Row(**vars(one) | {"event_at": newest + timedelta(hours=1) - before}) for one in told(*asked)]
-
-    monkeypatch.setattr(Warehouse, "lookups_since", changed_then)
-    mirror.configure(check_pages=2)
-    assert mirror.run("lookups").checks == {"articles_as_looked_up": not before}
-
-
-def test_a_sample_is_as_large_as_the_account_the_budget_and_the_quota_allow(mirror, sandbox, account, monkeypatch):
-    assert mirror.materialize(mirror.newest(1)).success
-    mirror.warehouse.apply_changes()
-    monkeypatch.setattr(Warehouse, "last_lookup_at", lambda *_: None)  # as on another day
-    sandbox.accounts.create(f"free{account}", PASSWORD, groups=("group_1",))
-    spent, budgets = [], [{"lookups_per_day": count} for count in (100, 13, 99)]
-    for changes in (*budgets, {"username": f"free{account}"}, {"sandbox": True}):
-        mirror.configure(**changes)
-        sandbox.requests.clear()
-        assert mirror.run("lookups").success
-        spent.append(asked(sandbox).total())
-        sandbox.accounts.set_quota(mirror.settings.username, "ondemand", limit=2 if len(spent) == 2 else 1000, used=0)
-    assert spent == [10, 3, 2, 0, 0]

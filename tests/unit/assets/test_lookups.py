@@ -1,21 +1,26 @@
 """Which pages are looked up, and what the day's budget allows."""
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
-from unittest.mock import Mock, call
+from unittest.mock import MagicMock, Mock, call
 
 import pytest
 
+from assets import lookups
+from assets.lookups import ANSWER_SECONDS
 from assets.steps import lookup
 from assets.steps.lookup import Budget, LookupsBusyError, WatchlistError
 from resources.data_folder import copying
+from resources.datasets import LOOKUPS
 from resources.enterprise import Filter, Query
 from resources.enterprise.errors import NotFound, ServiceUnavailable, UnreachableError
 from resources.lake import Layout, journal
 from resources.lake.journal import Asked, Journals
+from resources.settings import Settings
 from resources.tables import Purpose
-from resources.warehouse import Warehouse
+from resources.warehouse import Row, Warehouse
 from tests.unit.test_files import done
 
 __all__ = ["done"]  # a fixture
@@ -113,3 +118,57 @@ def test_half_a_line_of_a_killed_run_is_dropped_and_the_archive_is_the_same_each
     of_page.write_bytes(whole)  # as it is after a kill before it is removed
     journal.pack(layout)
     assert ([*journal.archives(layout)], [*layout.archive.rglob("*.ndjson")]) == ([first, archive], [])
+
+
+def reconcile(monkeypatch, folder, *, groups=("paid",), left=None, last=None, pages=(), answers=(), **settings):
+    """Compare pages with answers, as an account that paid, and return the size of the sample and what was found."""
+    settings = Settings(**{"projects": ("enwiki",), "username": "me", "password": "secret"} | settings)
+    client, enterprise, store = Mock(), MagicMock(settings=settings), Mock(build_path=folder)
+    enterprise.client.side_effect = {ANSWER_SECONDS: nullcontext(client)}.get
+    client.account.known_user.return_value = groups if groups is None else Mock(groups=groups)
+    client.account.quotas.return_value = {} if left is None else {LOOKUPS.quota: Mock(left=left)}
+    store.last_lookup_at.side_effect, store.sampled_pages.return_value = {Purpose.CHECK: last}.get, pages
+    store.lookups_since.side_effect = lambda *since: answers if since == (NOW, Purpose.CHECK) else None
+    monkeypatch.setattr(lookups, "_now", lambda: NOW)
+    for step in ("ask", "load"):
+        monkeypatch.setattr(lookup, step, Mock())
+    found = lookups.reconcile(enterprise, Mock(layout=Layout(folder)), store, MagicMock(), print)
+    return [asked.args[2] for asked in store.sampled_pages.call_args_list], found
+
+
+def test_pages_of_a_sample_are_compared_if_they_did_not_change_since_the_loaded_hours(monkeypatch, tmp_path):
+    page = Row(project_id="enwiki", namespace_id=0, name="Same", article_id=1, version_id=2, known_until=NOW)
+    before = NOW - timedelta(microseconds=1)
+    answer = Row(project_id="enwiki", asked_name="Same", article_id=1, version_id=2, event_at=before, is_found=True)
+    changes = {"Other": {"article_id": 7}, "Behind": {"version_id": 7}, "Same": {}}
+    changes |= {"Since": {"version_id": 7, "event_at": NOW}, "Undated": {"version_id": 7, "event_at": None}}
+    changes |= {"Gone": {"article_id": None, "version_id": None, "event_at": None, "is_found": False}}
+    answers = [Row(**vars(answer) | {"asked_name": name} | change) for name, change in changes.items()]
+    pages = [Row(**vars(page) | {"name": name}) for name in (*changes, "Unanswered")]
+    pages.append(Row(**vars(page) | {"project_id": "frwiki"}))
+    different = [
+        "enwiki Other: page 1, revision 2 here; page 7, revision 2 on the service",
+        "enwiki Behind: page 1, revision 2 here; page 1, revision 7 on the service",
+    ]
+    assert reconcile(monkeypatch, tmp_path, pages=pages, answers=answers) == ([10], (3, 1, different))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "options"),
+    [
+        ([10], {"groups": ["group_1", "group_2"], "last": NOW - timedelta(days=1)}),
+        ([], {"last": NOW - timedelta(days=1, microseconds=-1)}),
+        ([0], {"groups": ["group_1"]}),
+        ([0], {"groups": None}),
+        ([0], {"groups": ()}),
+        ([6], {"groups": ["group_1"], "check_pages": 6, "left": 7}),
+        ([5], {"check_pages": 6, "lookups_per_day": 5, "left": 7}),
+        ([0], {"check_pages": 6, "left": 0}),
+        ([], {"check_pages": 0}),
+        ([], {"sandbox": True}),
+        ([], {"anonymous": True, "username": None, "password": None}),
+        ([6], {"sandbox": True, "check_pages": 6}),
+    ],
+)
+def test_a_sample_is_as_large_as_the_account_the_budget_and_the_quota_allow(monkeypatch, tmp_path, sizes, options):
+    assert reconcile(monkeypatch, tmp_path, **options) == (sizes, (0, 0, []))

@@ -63,7 +63,7 @@ def published(bench):
     return bench.warehouse.sql(BODIES).rows
 
 
-def test_a_publication_makes_a_damaged_file_again_and_says_so(bench, loaded, publish):
+def test_a_publication_makes_a_damaged_file_again_and_says_so(bench, loaded, publish, monkeypatch):
     before, path = published(bench), loaded["enwiki"]
     content = path.read_bytes()
     path.write_bytes(content[:50])
@@ -73,6 +73,10 @@ def test_a_publication_makes_a_damaged_file_again_and_says_so(bench, loaded, pub
     assert made["repaired"] == f"Restored from the archive: {path.relative_to(bench.layout.lake).as_posix()}."
     assert (path.read_bytes(), published(bench), list(bench.layout.lake.rglob("*.damaged*"))) == (content, before, [])
     assert "repaired" not in publish(0, *PROJECTS)
+    # one of the file's hours came back, and another did not
+    monkeypatch.setattr(rebuilding, "repaired", lambda *words: replace(repaired(*words), replaced=[]))
+    path.unlink()
+    assert publish(0, *PROJECTS)["faulty_lake_files"] == 0
 
 
 def test_whatever_lies_in_their_place_is_replaced(bench, loaded):

@@ -12,7 +12,7 @@ import pytest
 from assets import streams
 from assets.steps import stream
 from assets.steps.stream import Gap, StreamBusyError, format_step, keep, loaded_hours, missed
-from resources import datasets
+from resources import datasets, files
 from resources.datasets.live import Run, Step
 from resources.enterprise import EnterpriseClient, Service, StreamOptions
 from resources.errors import MirrorError
@@ -130,12 +130,14 @@ def test_each_step_commits_its_position_and_says_its_lag_and_a_gap_once(tmp_path
     client.stream.return_value.__enter__.return_value = source
     trims = []
     monkeypatch.setattr(stream, "trim", lambda: trims.append(len(said)))
+    monkeypatch.setattr(files, "held", held := Mock(wraps=files.held))
     # in each pass two bytes come: the second has enough, the fourth and the sixth are due, and the last is the end
     monkeypatch.setattr(stream, "STEP_BYTES", 4)
     monkeypatch.setattr(stream, "time", Mock(**{"monotonic.side_effect": [0, 0, 1, 2, 3, 301, 302, 602, 603]}))
     how = {"say": lambda *step: said.append(step), "warn": warned.append, "options": StreamOptions(connections=3)}
     keep(client, lake, tmp_path, since=None, clock=lambda: NOW, ended=ends.__next__, loaded=set, **how)
     assert (lake.begin.call_args, source.take.call_args_list) == (call(NOW, NOW), [*[call(0.2)] * 6, call(0.0)])
+    assert held.call_args.kwargs["wait_seconds"] > 0, "the lock of a process that only asks whether it is held is brief"
     assert client.stream.call_args == call(since=since, offsets=first.offsets, options=how["options"])
     assert said == [(second, 0.0)] * 4, "an event in the future has no lag"
     assert trims == [1, 2, 3], "memory is released after the first of steps in a row"

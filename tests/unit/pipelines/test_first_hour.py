@@ -2,6 +2,7 @@
 
 import errno
 from datetime import UTC, datetime, timedelta, timezone
+from unittest.mock import Mock
 
 import dagster as dg
 import hypothesis
@@ -74,14 +75,11 @@ def test_a_note_that_cannot_be_read_is_made_again(settings, content):
 def test_definitions_load_where_no_first_hour_can_be_noted(settings, monkeypatch):
     (settings.data / "state").write_text("no folder")
     assert first_hour(settings) in recent_hours(datetime.now(UTC) - HOUR)
-
-    def refuse(*_args, **_options):
-        raise OSError(errno.EROFS, "Read-only file system")
-
     (settings.data / "state").unlink()
     (settings.data / "dagster").mkdir()
-    monkeypatch.setattr(files, "write", refuse)
-    assert first_hour(settings) in recent_hours(datetime.now(UTC) - HOUR)
+    for error in (OSError(errno.EROFS, "Read-only file system"), files.BusyError("Another process writes the file.")):
+        monkeypatch.setattr(files, "write", Mock(side_effect=error))
+        assert first_hour(settings) in recent_hours(datetime.now(UTC) - HOUR)
     assert first_hour(Settings(data=settings.data / "absent")) in recent_hours(datetime.now(UTC) - HOUR)
     assert not (settings.data / "absent").exists()
 

@@ -82,10 +82,13 @@ def test_the_token_is_refreshed_with_margin_and_not_before(make_client, client, 
     reader = make_client()
     assert reader.account.status().logged_in
     assert [one.redactor.clean("abcdefgh or ijklmnop") for one in (client, reader)] == ["[hidden] or [hidden]"] * 2
+    assert client.account.renew("another") == "abcdefgh"
+    clock.advance(days=1)
+    assert client.account.renew("another").startswith("eyJACCESS")  # the one that is stored has expired
     # tokens of a short life have a short margin
     fake.expires_in = 60
     client.account.login()
-    for seconds, count in ((0, 1), (50, 1), (5, 2)):
+    for seconds, count in ((0, 2), (50, 2), (5, 3)):
         clock.advance(seconds=seconds)
         client.lists.reference("codes")
         assert refreshes(fake) == count
@@ -378,7 +381,7 @@ def test_the_real_hosts_are_the_default():
 
 @pytest.mark.parametrize(
     "url",
-    ["", "x.org", "ftp://x", "https://", "https://x?a", "https://x#a", "http://u:secret@x", "http://x:x", "http://[x"],
+    ["", "x.org", "ftp://x", *(f"https://{rest}" for rest in ("", "x?a", "x#a", "u:secret@x", "x:x", "x:0", "[x"))],
 )
 def test_addresses_that_are_none_are_refused_without_repeating_them(url):
     with pytest.raises(errors.InvalidRequest, match="WME_BASE_URL") as caught:

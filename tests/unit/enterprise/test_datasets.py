@@ -74,7 +74,7 @@ def test_a_snapshot_whose_files_are_free_costs_nothing(client, fake, tmp_path):
     free = replace(DUMPS, quota=None, chunk_quota=None, is_chunked=True)
     for form in ("whole", "chunks"):
         plan = client.snapshots.plan(NAME, tmp_path, FetchOptions(**{form: True}), dataset=free)
-        assert (plan.unit_count, plan.fits_quota, plan.product) == (0, True, None)
+        assert (plan.unit_count, plan.units_left, plan.fits_quota, plan.product) == (0, None, True, None)
         assert "The download costs no quota and fetches 11 B" in plan.sentence
         check_together((plan,))
     client.snapshots.fetch(plan, plan.files[0])
@@ -100,9 +100,8 @@ def test_an_archived_list_is_read_as_it_was_landed(client, fake, hour, tmp_path)
     assert (alone.records, alone.url_path, alone.odd) == (listing.records, "", listing.odd)
     assert abs(alone.fetched_at - datetime.now(UTC)).total_seconds() < 3600
     target.write_bytes(b'{"not": "a list"}')
-    with pytest.raises(
-        errors.IntegrityError, match=r"batches\.json is not a batch listing \(Input should be a valid \w+\)\."
-    ):
+    told = r"batches\.json is not a batch listing \(Input should be a valid \w+\)\."
+    with pytest.raises(errors.IntegrityError, match=told):
         read_listing(target)
     with pytest.raises(FileNotFoundError):
         read_listing(tmp_path / "nothing")
@@ -120,17 +119,14 @@ def test_a_set_is_read_as_it_was_confirmed(client, fake, tmp_path):
     assert not together.broken
     found = read_set(plan.manifest)
     assert (found.snapshot, found.form) == (plan.snapshot, "chunks")
-    assert [(f.name, f.identifier, f.version) for f in found.files] == [
-        (p.target.name, p.identifier, p.version) for p in plan.files
-    ]
+    fetched = [(piece.target.name, piece.identifier, piece.version) for piece in plan.files]
+    assert [(file.name, file.identifier, file.version) for file in found.files] == fetched
     content = json.loads(plan.manifest.read_bytes())
     content["files"][0]["name"] = "../elsewhere.tar.gz"
     for damaged in (json.dumps(content), "{", "[]"):
         plan.manifest.write_text(damaged)
-        with pytest.raises(
-            errors.IntegrityError,
-            match=r"json is not a snapshot manifest \(The file .*json is damaged \(.*\)\)\. Nothing",
-        ):
+        told = r"json is not a snapshot manifest \(The file .*json is damaged \(.*\)\)\. Nothing"
+        with pytest.raises(errors.IntegrityError, match=told):
             read_set(plan.manifest)
 
 

@@ -49,6 +49,7 @@ def ranges_asked(fake):
 def test_a_small_file_is_one_request_to_the_service_and_one_to_the_store(
     client, fake, batch, target, hour, content, clock, monkeypatch, tmp_path
 ):
+    fake.api.now = lambda: clock.now - dt.timedelta(hours=1)
     (tmp_path / "netrc").write_text("machine 127.0.0.1 login someone password FromNetrc99\n")
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     seen = []
@@ -149,12 +150,10 @@ def test_breaks_are_added_up_if_hardly_any_bytes_arrive_between_them(client, fak
 @pytest.mark.parametrize("weak", [True, False])
 def test_only_a_strong_etag_is_asked_to_match(client, fake, hour, batch, target, content, weak):
     etag = 'W/"a"' if weak else '"a"'
-    fake.script("/objects/*", Reply(200, content, {"ETag": etag}, cut=1000))
-    fake.script(
-        "/objects/*", lambda r: Reply(206, content[1000:], {"ETag": etag, "Content-Range": "bytes 1000-399999/400000"})
-    )
+    rest = Reply(206, content[3000:], {"ETag": etag, "Content-Range": "bytes 3000-399999/400000"})
+    fake.script("/objects/*", Reply(200, content, {"ETag": etag}, cut=1000), TAIL, rest)
     client.hours.download(hour, batch, target)
-    assert fake.store.requests[1].headers.get("if-range") == (None if weak else '"a"')
+    assert [r.headers.get("if-range") for r in fake.store.requests[1:]] == [None if weak else '"a"'] * 2
     assert target.read_bytes() == content
 
 
@@ -162,7 +161,7 @@ def test_only_a_strong_etag_is_asked_to_match(client, fake, hour, batch, target,
     ("place", "etag"),
     [
         ("0-399999/400000", None), ("0-9/400000", None), ("999-399999/400000", None), ("1001-399999/400000", None),
-        ("1000-399999/400001", None), ("1000-399999/400000", '"another"'),
+        ("1000-399999/400001", None), ("1000-399999/400000", 'W/"another"'),
     ],
 )  # fmt: skip
 def test_bytes_of_another_place_or_object_are_not_written(client, fake, hour, batch, target, content, place, etag):
@@ -199,6 +198,9 @@ def test_a_file_replaced_meanwhile_is_taken_under_its_new_version(client, fake, 
     assert (done.path.name, done.path.read_bytes()) == (f"{NAME}.{done.version[:8]}.tar.gz", new)
     assert cut or resolves(fake) == 1  # the bytes fetched first were those of the new record
     only_landed(done.path)
+    fake.script("/objects/*", Reply(200, b"neither"))
+    again = client.hours.download(hour, batch, target)  # is there already, which is known after a unit
+    assert (again.path, again.fetched, again.unit_count) == (done.path, False, 1)
 
 
 def test_an_object_that_is_not_there_is_not_found(client, fake, batch, target, hour, clock):
@@ -294,9 +296,9 @@ def test_a_folder_without_access_or_room_is_said(make_client, client, fake, batc
     with pytest.raises(errors.StateError, match="cannot be written"):
         client.hours.download(hour, batch, tmp_path / "file" / "x.tar.gz")
     usage = shutil.disk_usage(target.parent.parent.parent)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1000))
     told = f" for {target.name} in {target.parent} .400,000 more bytes are needed, but "
-    for floor, free in ((0, "only 1,000 are free.*Free up"), (7, "1,000 are free, and 7 must stay free")):
+    for floor, free in ((0, "only 399,999 are free.*Free up"), (7, "400,006 are free, and 7 must stay free")):
+        monkeypatch.setattr(shutil, "disk_usage", lambda _, free=399_999 + floor: usage._replace(free=free))
         with pytest.raises(errors.DiskFull, match=told + free):
             make_client(limits=Limits(keep_free_bytes=floor)).hours.download(hour, batch, target)
     assert names(target) == []

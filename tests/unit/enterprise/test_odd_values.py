@@ -66,7 +66,9 @@ def test_a_record_that_cannot_be_used_leaves_out_its_project_alone(client, fake,
         client.hours.record(hour, NAME)
 
 
-@pytest.mark.parametrize("odd", [None, 5, "enwiki", [], [[]], {}, {"identifier": 5}, {"namespace": {"identifier": 0}}])
+@pytest.mark.parametrize(
+    "odd", [None, 5, "enwiki", [[]], {}, {"identifier": 5}, *({"namespace": {"identifier": one}} for one in (0, True))]
+)
 def test_a_record_that_does_not_say_what_it_is_of_may_be_of_any_project_not_named(client, fake, hour, record, odd):
     fake.script(LIST, json_reply([record, odd]))
     listing = client.hours.listing(hour)
@@ -273,7 +275,7 @@ def skewed(fake, clock, monkeypatch):
 @pytest.mark.parametrize(
     ("parts", "words"),
     [
-        ({"days": 3}, "3 days ahead of"), ({"minutes": 7}, "7 minutes ahead of"), ({"hours": -1}, "1 hour behind"),
+        ({"days": 3}, "3 days ahead of"), ({"minutes": 6.5}, "7 minutes ahead of"), ({"hours": -1}, "1 hour behind"),
         ({"days": -400}, "400 days behind"),
     ],
 )  # fmt: skip

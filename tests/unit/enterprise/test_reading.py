@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import random
+import time
 import tracemalloc
 import zlib
 from codecs import BOM_UTF8
@@ -105,11 +106,11 @@ def test_an_archive_without_its_last_bytes_or_with_others_is_no_good_archive():
 
 def test_lines_that_are_no_records_are_named_after_the_others():
     bad = [b'{"n":', b"[]", b'{"n":NaN}', b'"secret-value"', b"\xff", b"[" * 100_000, b"1" * 5000, BOM_UTF8 + b"{}"]
-    found, problem = read(pack(("a.ndjson", [*lines(1), b" ", *bad, *lines(1, 1)])))
+    found, problem = read(pack(("a.ndjson", lines(1)), ("b.ndjson", [b" ", *bad, *lines(1, 1)])))
     assert [one["n"] for one in found] == [0, 1]
     assert problem == (
-        "The archive: 8 lines could not be read as records (line 3 of a.ndjson: not JSON; line 4 of a.ndjson: "
-        "the line is JSON, but not an object; line 5 of a.ndjson: not JSON; and 5 more). 2 records could be read and "
+        "The archive: 8 lines could not be read as records (line 2 of b.ndjson: not JSON; line 3 of b.ndjson: "
+        "the line is JSON, but not an object; line 4 of b.ndjson: not JSON; and 5 more). 2 records could be read and "
         "were returned before this error. Report these lines to the vendor."
     )
 
@@ -141,7 +142,7 @@ def test_memory_is_that_of_the_longest_record_and_not_of_the_archive(model):
     assert peak < 5 * size
 
 
-def test_typed_records_are_made_from_the_declarations():
+def test_typed_records_are_made_from_the_declarations(monkeypatch):
     editor = {"name": "A", "is_bot": True}
     record = {
         "name": "Earth", "identifier": 9,
@@ -149,7 +150,11 @@ def test_typed_records_are_made_from_the_declarations():
         "date_modified": "2026-11-19T05:10:11.123456789+01:00", "date_created": "2026-11-19T05:10:11",
         "categories": [{"name": "Category:X"}], "brand_new": {"a": 1},
     }  # fmt: skip
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
     [page], problem = read(pack(("a.ndjson", [json.dumps(record).encode()])), record_model(ARTICLE_CHANGES))
+    monkeypatch.undo()
+    time.tzset()
     assert problem is None
     assert (page.name, page.identifier, page.version.identifier) == ("Earth", 9, 7)
     assert (page.version.editor.is_bot, page.version.size.value, page.version.tags) == (True, 26124, ("mw-undo", None))
@@ -276,6 +281,8 @@ class TestFramingOfStreams:
         # blank lines are no records, and a cut record is none
         records = Records(100)
         assert records.feed(b"\n\n" + stream_lines({"a": 1}) + b"\n" + b'{"b":') == b'{"a": 1}\n'
+        assert records.feed(b"1}\n") == b'{"b":1}\n'
+        assert records.feed(b'\n{"a": 1}\n') == b'{"a": 1}\n'
         # carriage returns within a record stay
         assert Records(1_000).feed(b'{"a":\r1}\r\n\r\n \r\n') == b'{"a":\r1}\n'
 

@@ -7,7 +7,7 @@ import traceback
 import pytest
 
 from resources.enterprise import errors, models
-from resources.enterprise.errors import Redactor
+from resources.enterprise.errors import Redactor, without_any_query
 from tests.unit.enterprise.fake_service import PASSWORD
 from tests.unit.enterprise.loopback import Reply, error_reply, html_reply, json_reply
 
@@ -123,5 +123,7 @@ def test_redaction_leaves_ordinary_words_alone():
     redactor.learn("204815")  # a confirmation code
     assert redactor.clean("The code 204815 has expired.") == "The code [hidden] has expired."
     text = "abc {} enwiki_namespace_0.tar.gz 1.2.3 really? See https://h/p?{} and Bearer {}"
+    told = without_any_query("GET /x?a=1 of eyJhbGciOiJub.eyJzdWIiOiIx.SflKxwRJSM")
+    assert told == "GET /x?[hidden] of [hidden]"
     hidden = redactor.clean(text.format("hunter-2-secret", "Signature=1&x=2", "abc.def"))
     assert hidden == text.format(*["[hidden]"] * 3)

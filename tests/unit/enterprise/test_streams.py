@@ -136,12 +136,9 @@ class TestRefusalsAndEnds:
 
     def test_after_long_without_a_connection_the_stream_ends(self, fake, client):
         fake.script(STREAM, *[error_reply(503, "busy")] * 500)
-        with (
-            client.stream(options=StreamOptions(connections=1, give_up_seconds=0.05)) as stream,
-            pytest.raises(
-                ServiceUnavailable, match=r"Last error: Could not read the stream /v2/articles.* 503 \(busy\)"
-            ),
-        ):
+        told = r"Last error: Could not read the stream /v2/articles.* 503 \(busy\)"
+        options = StreamOptions(connections=1, give_up_seconds=0.05)
+        with client.stream(options=options) as stream, pytest.raises(ServiceUnavailable, match=told):
             first(stream, 1)
 
     def test_an_end_does_not_wait_for_a_silent_service_and_fields_come_with_their_event(self, fake, client):

@@ -100,12 +100,6 @@ class FakeService:
         self._access.clear()
         self._refresh.clear()
 
-    def revoke_access(self):
-        self._access.clear()
-
-    def expire_signatures(self):
-        self.signatures.clear()
-
     def _answer(self, honest, request):
         """The next reply of the script for this path, or an honest one; `hostile` may spoil either."""
         with self._lock:

@@ -146,7 +146,7 @@ def test_while_the_old_token_is_valid_a_refresh_that_fails_harms_nobody(client, 
 def test_clients_that_share_a_store_log_in_once_and_answer_one_revocation_once(make_client, fake):
     """As processes do: each client has a lock of its own, and that of the store is another file descriptor."""
     clients = [make_client() for _ in range(5)] * 4
-    for revoke, counts in ((lambda: None, (1, 0)), (fake.revoke_access, (1, 1)), (fake.revoke, (2, 2))):
+    for revoke, counts in ((lambda: None, (1, 0)), (fake._access.clear, (1, 1)), (fake.revoke, (2, 2))):
         revoke()
         with ThreadPoolExecutor(len(clients)) as pool:
             assert [*pool.map(lambda one: len(one.lists.reference("codes")), clients)] == [1] * len(clients)
@@ -361,7 +361,7 @@ def test_the_token_is_in_the_header_and_in_the_body(client, fake):
 
     fake.script(GET_USER, by_body, by_body, by_body)
     assert client.account.user().username == "by body"
-    fake.revoke_access()
+    fake._access.clear()
     assert client.account.user().username == "by body"  # with another token, in the body too
     for request in fake.api.seen(GET_USER):
         assert request.headers["authorization"] == f"Bearer {request.json['access_token']}"

@@ -17,7 +17,6 @@ from resources.enterprise.download.object_reader import WORTH
 from resources.enterprise.download.partial import Part
 from resources.enterprise.http.transport import Answer
 from tests.unit.enterprise.conftest import QUICK
-from tests.unit.enterprise.fake_service import FakeService
 from tests.unit.enterprise.loopback import Reply, html_reply
 
 NAME = "enwiki_namespace_0"
@@ -116,7 +115,7 @@ TAIL = Reply(206, CONTENT[1000:3000], {"Content-Range": "bytes 1000-2999/400000"
         (odd(cuts=(70_000,), chunked=True), ["bytes=70000-"], (1, 1)),
         (odd(cuts=(70_000,), ranges=False), ["bytes=70000-"], (1, 1)),
         (odd(TAIL), ["bytes=1000-", "bytes=3000-"], (1, 1)),
-        (odd(cuts=(5000,), then=FakeService.expire_signatures), ["bytes=5000-"] * 2, (2, 2)),
+        (odd(cuts=(5000,), then=lambda fake: fake.signatures.clear()), ["bytes=5000-"] * 2, (2, 2)),
         *((odd(*[one] * 2, cuts=()), [None] * 2, (1, 1)) for one in HEALING),
         (odd(Reply(200, CONTENT, {"ETag": '"a"'}, chunked=True), cuts=()), [], (1, 1)),  # ends with its last chunk
         (odd(Reply(200, CONTENT, {"Content-Length": "500000"}, cut=400_000), cuts=()), ["bytes=400000-", None], (2, 2)),
@@ -255,7 +254,12 @@ ODD_REDIRECTS = [
         (wrong(b""), errors.IntegrityError, rf"downloads of {NAME} did not .* record \({'0' * 32}\)", (2, 2)),
         (scripted("/objects/*", Reply(400), Reply(401)), errors.ServiceUnavailable, r"rejected .* \(401\)", (2, 2)),
         (scripted("/objects/*", *[REFUSED] * 4), errors.ServiceUnavailable, "rejected two new signed URLs", (2, 2)),
-        (odd(cuts=[5000] * 10, then=FakeService.expire_signatures), errors.ServiceUnavailable, "than 2 signed", (2, 4)),
+        (
+            odd(cuts=[5000] * 10, then=lambda fake: fake.signatures.clear()),
+            errors.ServiceUnavailable,
+            "than 2 signed",
+            (2, 4),
+        ),
         (odd(cuts=[1000] * 20, ranges=False), errors.ServiceUnavailable, "failed", (1, 4)),
         (scripted("/objects/*", *[Reply(503)] * 9), errors.ServiceUnavailable, r" error: .* status 503\.$", (1, 4)),
         *((scripted("*/download", one), errors.UnexpectedAnswer, words, (1, 0)) for words, one in ODD_REDIRECTS),

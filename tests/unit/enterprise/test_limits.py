@@ -112,9 +112,7 @@ def test_a_byte_now_and_then_is_not_waited_for(make_client, fake, opening, piece
 
 def test_the_time_of_an_answer_includes_its_repetitions(make_client):
     """Each attempt ends by its read timeout, and all together by the deadline."""
-    with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))
-        silent.listen(100)
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         retry = replace(QUICK, retries=1000, read_timeout=0.1)
         client = make_client(auth_url=url, base_url=url, retry=retry, limits=HURRIED)

@@ -131,8 +131,6 @@ def test_odd_entries_snapshots_and_chunks_are_left_out_and_nothing_else_has_anot
 
 
 SECRET = "TokenOfTheService-0001"
-
-
 FORMS = ["\r\nX-Evil: 1", "\n", "\0", " x", "\u20ac", "\x1b[2J", "x" * 9000]
 LIVES = ["1e999", "Infinity", "NaN", "0", "-5", "1e300", str(91 * 86_400)]
 

@@ -82,7 +82,7 @@ def test_a_url_that_several_ranges_find_refused_is_requested_once(split, fake, b
     together = threading.Barrier(3, timeout=120)
 
     def expired(request):
-        fake.expire_signatures()
+        fake.signatures.clear()
         together.wait()  # all three have sent the same URL
         return Reply(403)
 

@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -21,9 +22,6 @@ class Pipe(io.RawIOBase):
     """Takes at most 1,000 bytes at a time, and can neither be read nor moved in."""
 
     content = b""
-
-    def writable(self):
-        return True
 
     def write(self, data):
         self.content += bytes(data[:1000])
@@ -56,13 +54,9 @@ def test_a_file_is_written_to_any_object_for_one_unit(client, fake, content):
 
 def test_a_store_that_cannot_continue_or_a_target_that_is_full_is_said(client, fake, content):
     fake.add(NAME, content)
-
-    class Full(io.RawIOBase):
-        def write(self, data):
-            raise OSError(28, "No space left on device")
-
+    full = Mock(write=Mock(side_effect=OSError(28, "No space left on device")))
     with pytest.raises(errors.DiskFull):
-        client.files.download(PATH, Full())
+        client.files.download(PATH, full)
     fake.ranges = False
     fake.cut(5000)
     told = r"was lost after 5,000 bytes.*does not support resuming.*cannot be"

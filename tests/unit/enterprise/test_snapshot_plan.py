@@ -42,11 +42,7 @@ class Offer:
         self.snapshot = models.Snapshot.model_validate(record(NAME, max(count, 1) * size, chunks=names))
 
     def plan(self, *, snapshots=None, chunks=None, free=ROOMY, landed=(), left=None, listed=None, form=None, **options):
-        quotas = {}
-        if snapshots is not None:
-            quotas["snapshot"] = models.Quota(7, 7 + snapshots)
-        if chunks is not None:
-            quotas["chunk"] = models.Quota(7, 7 + chunks)
+        units = {"snapshot": snapshots, "chunk": chunks}
 
         def planned(record):
             size, is_landed = record.approximate_bytes, record in landed
@@ -57,7 +53,7 @@ class Offer:
             self.snapshot,
             planned(self.snapshot),
             [planned(chunk) for chunk in (self.chunks if listed is None else listed)],
-            quotas=quotas,
+            quotas={name: models.Quota(7, 7 + left) for name, left in units.items() if left is not None},
             free_bytes=free,
             options=FetchOptions(**options | ({} if form is None else {form: True})),
             dataset=SNAPSHOT_ARTICLES,

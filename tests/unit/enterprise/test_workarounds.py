@@ -11,6 +11,7 @@ from unittest.mock import Mock
 import pytest
 import requests
 import urllib3
+from urllib3.exceptions import HTTPError
 from urllib3.util.retry import Retry
 
 from resources.enterprise.errors import Redactor, UnexpectedAnswer
@@ -47,12 +48,10 @@ def test_errors_name_what_they_stem_from():
     assert causes(requests.exceptions.ConnectionError(tried))[1:] == [tried, refused]
     assert reason(requests.exceptions.ConnectionError(tried)) == "the connection was refused"
     assert reason(urllib3.exceptions.ProtocolError("Connection broken", OSError(5, "I/O error"))).endswith("I/O error")
-    assert not issubclass(urllib3.exceptions.HTTPError, requests.exceptions.RequestException)
+    assert not issubclass(HTTPError, requests.exceptions.RequestException)
 
 
-@pytest.mark.parametrize(
-    "kind", [ValueError, OverflowError, RecursionError, urllib3.exceptions.HTTPError, HTTPException]
-)
+@pytest.mark.parametrize("kind", [ValueError, OverflowError, RecursionError, HTTPError, HTTPException])
 def test_what_a_library_raises_is_an_error_of_the_client(kind):
     ask = Mock(side_effect=kind("odd"), __name__="ask")
     client = workarounds.guarded(type("Client", (), {"ask": ask, "redactor": Redactor()}))()

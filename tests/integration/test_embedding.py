@@ -72,10 +72,8 @@ class Project:
         _, embedding = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
         names: dict[str, Any] = {"settings": settings}
         exec(compile(embedding, GUIDE, "exec", dont_inherit=True), names)
-        parts = {"assets": [stock], "jobs": [report], "executor": dg.multiprocess_executor}
-        parts["sensors"] = [
-            dg.SensorDefinition(name="publish_pending", job_name="report", evaluation_fn=lambda _: None)
-        ]
+        sensor = dg.SensorDefinition(name="publish_pending", job_name="report", evaluation_fn=lambda _: None)
+        parts = {"assets": [stock], "jobs": [report], "sensors": [sensor], "executor": dg.multiprocess_executor}
         own = dg.Definitions(resources={"warehouse": ["a", "b"], "io_manager": self.shelf}, **parts)
         # Dagster loads no module that has two of them
         (guide,) = (value for value in names.values() if isinstance(value, dg.Definitions))

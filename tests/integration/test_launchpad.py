@@ -15,7 +15,7 @@ from pipelines.cli.snapshots import plan_snapshots
 from pipelines.definitions import build_defs
 from resources import datasets
 from resources.adapters import ConfiguredEngine
-from resources.datasets import Family
+from resources.datasets import STRUCTURED_ARTICLES, Family
 from resources.enterprise import SnapshotOptions
 from resources.lake.journal import Asked, Journals
 from resources.settings import Settings
@@ -52,6 +52,15 @@ def test_a_snapshot_is_fetched_in_the_form_and_within_the_units_that_were_typed(
     for key, first in made.metadata.items():
         assert again.metadata[key].pop("unchanged_since") > 0
         assert again.metadata[key] | {name: True for name in first if name == "changed"} == first
+    mirror.typed = {}
+    # structured contents cost no quota, and what is fetched again is work again
+    for _ in range(2):
+        made_of = mirror.take_snapshot(NAME, STRUCTURED_ARTICLES, ["archive/structured_contents"]).metadata
+        metadata = made_of["archive/structured_contents", None]
+        assert (metadata["quota_units"], "unchanged_since" in metadata) == (0, False)
+        next((mirror.layout.archive / "structured_contents").rglob("*.tar.gz")).unlink()
+    mirror.configure(min_free_gb=1e6)
+    assert "1,000,000.0 GB" in mirror.take_snapshot(NAME, STRUCTURED_ARTICLES).sentence
 
 
 def test_what_cannot_be_meant_fails_the_step_with_a_sentence_before_anything_is_asked(mirror):
@@ -80,8 +89,8 @@ def observed(mirror, made):
 def test_a_snapshot_that_failed_shows_why_beside_its_partition_with_the_whole_path(mirror):
     mirror.take_snapshot(NAME, selection=["archive/snapshots"])
     (archive,) = mirror.layout.archive.rglob(f"{NAME}*.tar.gz")
-    archive.write_bytes(archive.read_bytes()[:-2000])
-    made = mirror.take_snapshot(NAME, selection=["lake/snapshot_articles"])
+    archive.write_bytes(archive.read_bytes()[:-2000] + bytes(2000))
+    made = mirror.take_snapshot(NAME, selection=["archive/snapshots", "lake/snapshot_articles"])
     assert made.sentence.startswith(f"{archive}: ")
     assert observed(mirror, made) == {("lake/snapshot_articles", NAME): made.sentence}
     made = mirror.take_snapshot(NAME, selection=["warehouse/snapshot_articles"])
@@ -169,15 +178,10 @@ def sentences(mirror, job, key=None):
 
 
 def test_a_key_that_the_service_does_not_know_is_explained_and_leaves_no_partition(mirror):
-    for key, hint in (
-        ("enwiki", "Did you mean enwiki_namespace_0"),
-        ("enwikii_namespace_0", "Did you mean enwiki_namespace_0"),
-        ("?", "was removed"),
-    ):
-        (sentence,) = sentences(mirror, "snapshots", key)
-        assert sentence.startswith(f"There is no snapshot {key!r}. ")
-        assert hint in sentence
-        assert sentence.endswith(SNAPSHOT_KEYS)
+    hint = "Did you mean enwiki_namespace_0, enwiki_namespace_10, enwiki_namespace_14? "
+    advice = "Nothing was fetched, and the partition was removed. Add the correct partition and materialize it."
+    for key, near in (("enwiki", hint), ("enwikii_namespace_0", hint), ("en", ""), ("?", "")):
+        assert sentences(mirror, "snapshots", key) == [f"There is no snapshot {key!r}. {near}{advice} {SNAPSHOT_KEYS}"]
         assert mirror.instance.get_dynamic_partitions("snapshots") == []
 
 
@@ -191,9 +195,9 @@ def test_a_snapshot_that_is_archived_keeps_its_partition_when_the_service_drops_
 
 @pytest.mark.parametrize("layer", ["lake/snapshot_articles", "warehouse/snapshot_articles"])
 def test_a_slip_in_a_later_layer_leaves_no_partition_and_a_snapshot_that_is_not_archived_does(mirror, layer):
-    mirror.instance.add_dynamic_partitions("snapshots", ["enwiki", "enwiki_namespace_0"])
+    mirror.instance.add_dynamic_partitions("snapshots", ["enwiki_namespace_0x", "enwiki_namespace_0"])
     for key, beginning in (
-        ("enwiki", "There is no snapshot 'enwiki'. "),
+        ("enwiki_namespace_0x", "There is no snapshot 'enwiki_namespace_0x'. "),
         ("enwiki_namespace_0", "The archive does not contain all files of enwiki_namespace_0. "),
     ):
         (told,) = mirror.run("snapshots", {"dagster/partition": key}, [layer]).sentences

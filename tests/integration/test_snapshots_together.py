@@ -1,5 +1,7 @@
 """Several snapshots from the sandbox, one after another: what stops all of them, and what is looked at again."""
 
+from unittest.mock import Mock
+
 import pytest
 
 from pipelines.operations import snapshots
@@ -23,12 +25,9 @@ def fetch(client, together):
 
 
 def test_files_of_a_snapshot_are_fetched_by_the_number_of_workers(client, together, monkeypatch):
-    download, used = client.snapshots.download, []
-    monkeypatch.setattr(
-        client.snapshots, "download", lambda *a, **more: used.append(more["workers"]) or download(*a, **more)
-    )
+    monkeypatch.setattr(client.snapshots, "download", download := Mock(wraps=client.snapshots.download))
     snapshots.download(client, together, workers=3, reporter=line_reporter(lambda _: None))
-    assert used == [3, 3]
+    assert [one.kwargs["workers"] for one in download.call_args_list] == [3, 3]
 
 
 def test_a_snapshot_that_was_replaced_while_another_was_fetched_is_planned_again(client, sandbox, together):

@@ -33,10 +33,11 @@ def test_another_declaration_makes_another_version_and_the_same_list_does_not(be
     assert not {*code()} & {*before}
     assert make(bench, instance)[1] != first[1]
     path = bench.layout.list_archive(named("projects"))
-    path.write_text(json.dumps([*json.loads(path.read_bytes()), {"name": "without identifier"}]))
+    path.write_text(json.dumps([*json.loads(path.read_bytes()), *[{"name": "without identifier"}] * 2]))
     make(bench, instance)
     metadata = instance.get_latest_materialization_event(PROJECTS[0]).asset_materialization.metadata
-    assert metadata["odd_records"].value == "record 5: identifier is missing, and no row can be without it."
+    odd = [f"record {number}: identifier is missing, and no row can be without it." for number in (5, 6)]
+    assert metadata["odd_records"].value == "; ".join(odd)
 
 
 def test_what_is_made_part_by_part_has_no_code_version():

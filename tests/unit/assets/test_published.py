@@ -124,6 +124,8 @@ def test_a_publication_says_what_it_published_and_what_was_removed(bench, publis
     assert clean.call_args.kwargs == due.call_args.kwargs == {"grace": timedelta(hours=24)}
     assert told["newest_articles"].splitlines()[2].startswith("| enwiki | Page 9 | 9009 | 2026-11-01 05:20:30 |")
     assert {"| articles | table | 2 |", "| article_bodies | view |  |"} <= {*told["tables"].splitlines()}
+    clean.side_effect = WarehouseBusyError("Busy.")
+    assert {*told} - {*publish(0)} == {name for name in told if name.startswith(("freed", "replaced"))}
 
 
 def earlier(warehouse):

@@ -11,6 +11,7 @@ from resources.sandbox.clock import Clock
 from resources.sandbox.preparation import Preparation
 from resources.sandbox.settings import Settings
 from resources.sandbox.store.archived_world import ArchivedWorld
+from resources.sandbox.world.text.bodies import Corpus
 from resources.sandbox.world.text.words import stock_of
 from resources.sandbox.world.world import World
 
@@ -78,6 +79,7 @@ def test_pages_borrow_records_of_their_language(folder, tmp_path):
     assert len({id(world._wiki(project).writer._texts) for project in world.wikis if project != "wikidatawiki"}) == 1
     prepared = Preparation(world._settings, world, {}, Clock())
     assert (prepared._asked._max_workers, prepared._ahead) == (1, prepared._asked)
+    assert [record["name"] for record in Corpus(folder)._records] == ["Seul", "Liste", "Ligne", "Packed 0", "Packed 1"]
     # a language without records borrows from all
     records = bodies(world_of(folder, tmp_path / "state", projects=("ruwiki",)), "ruwiki")
     assert set(map(lender, records)) == {"Ligne", "Liste", "Packed 0", "Packed 1", "Seul"}

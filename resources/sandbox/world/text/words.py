@@ -11,8 +11,6 @@ from __future__ import annotations
 import html
 import random
 import re
-from collections import defaultdict
-from collections.abc import Iterator
 from copy import deepcopy
 from functools import cache
 from itertools import accumulate
@@ -90,9 +88,8 @@ class Titles:
     def __init__(self, lexicon: Lexicon) -> None:
         self._words = lexicon.title_words
         self._places = {word: place for place, word in enumerate(self._words)}
-        self._capitals: dict[str, list[int]] = defaultdict(list)
-        for place, word in enumerate(self._words):
-            self._capitals[_capital(word)].append(place)
+        # no two words differ only in the case of their first letter
+        self._capitals = {_capital(word): place for word, place in self._places.items()}
         self._gather = pow(_SCATTER, -1, len(self._words))
 
     def settled(self, number: int) -> str:
@@ -114,21 +111,22 @@ class Titles:
         return f"{_capital(first)} {second} ({rest})"
 
     def settled_number(self, title: str) -> int | None:
-        return next((number for number in self._numbers(_SETTLED, title, 1) if self.settled(number) == title), None)
+        number = self._number(_SETTLED, title, 1)
+        return number if number is not None and self.settled(number) == title else None
 
     def fresh_number(self, title: str) -> int | None:
-        return next((number for number in self._numbers(_FRESH, title, 0) if self.fresh(number) == title), None)
+        number = self._number(_FRESH, title, 0)
+        return number if number is not None and self.fresh(number) == title else None
 
-    def _numbers(self, form: re.Pattern[str], title: str, counted_from: int) -> Iterator[int]:
-        """Yield all numbers that a title could have. This function is the inverse of `_words_of`."""
+    def _number(self, form: re.Pattern[str], title: str, counted_from: int) -> int | None:
+        """Return the only number that a title could have, or None. This function is the inverse of `_words_of`."""
         found = form.fullmatch(title)
-        if found is None or found[2] not in self._places:
-            return
+        if found is None or found[1] not in self._capitals or found[2] not in self._places:
+            return None
         size, rest = len(self._words), int(found[3]) - counted_from if found[3] else 0
-        for first in self._capitals.get(found[1], ()):
-            low = first * self._gather % size
-            high = (self._places[found[2]] - low * 7) % size
-            yield (rest * size + high) * size + low
+        low = self._capitals[found[1]] * self._gather % size
+        high = (self._places[found[2]] - low * 7) % size
+        return (rest * size + high) * size + low
 
     def _words_of(self, number: int) -> tuple[str, str, int]:
         """Return two words and a remainder that together identify the number."""

@@ -385,10 +385,8 @@ def test_archives_are_prepared_in_order_and_only_once_and_not_on_a_full_disk(tmp
     later = [Task.of(STRUCTURED, name, paid), Task.of(STRUCTURED, name, free), hours[0]]
     assert made == [*((5, task) for task in early), *((19, task) for task in later)]
     # a start does not wait for what a full disk cannot hold
-    stuck, turns = threading.Event(), iter([False] * 50)
-    monkeypatch.setattr(
-        preparation, "_Worker", lambda *_: SimpleNamespace(work=lambda _: stuck.wait(), close=stuck.set)
-    )
+    held, turns = threading.Event(), iter([False] * 50)
+    monkeypatch.setattr(preparation, "_Worker", lambda *_: SimpleNamespace(work=lambda _: held.wait(), close=held.set))
     disk.free, full = 0, preparation.Preparation(world._settings, world, exports, Clock(NOW + timedelta(hours=9)))
     full.begin(lambda: next(turns), lambda *_: None)
     full.close()

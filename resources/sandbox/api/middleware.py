@@ -173,12 +173,10 @@ class _Length(_Body):
         headers["content-length"] = str(self.end)
 
     async def piece(self, body: bytes, *, more: bool) -> None:
+        # the server cuts the connection if the body is shorter than its Content-Length
         rest = self.end - self.position
-        if not more and len(body) < rest:
-            await self.forward(body, more=True)
-            raise _ConnectionCutError
         if rest or not more:
-            await self.forward(body[:rest], more=more and len(body) < rest)
+            await self.forward(body[:rest], more=more)
 
 
 class _Flip(_Body):

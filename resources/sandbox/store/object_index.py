@@ -142,7 +142,7 @@ class ObjectIndex:
 
     def find(self, key: str) -> StoredFile | None:
         match = _KEY.fullmatch(key)
-        if match is None or (match["area"] or "") != self.area:
+        if match is None:
             return None
         if match["hour"]:
             return self.batch(match["date"], match["hour"], match["batch"])

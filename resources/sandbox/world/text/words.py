@@ -89,26 +89,26 @@ class Titles:
         self._words = lexicon.title_words
         self._places = {word: place for place, word in enumerate(self._words)}
         # no two words differ only in the case of their first letter
-        self._capitals = {_capital(word): place for word, place in self._places.items()}
+        self._capitals = {_first_up(word): place for word, place in self._places.items()}
         self._gather = pow(_SCATTER, -1, len(self._words))
 
     def settled(self, number: int) -> str:
         first, second, rest = self._words_of(number)
-        stem = f"{_capital(first)} {second}" + (f" {rest + 1}" if rest else "")
+        stem = f"{_first_up(first)} {second}" + (f" {rest + 1}" if rest else "")
         form = number % 24
         if form == 5:
             return f"{stem} ({self._word(number + 7)})"
         if form == 11:
-            return f"{stem} & {_capital(self._word(number + 11))}"
+            return f"{stem} & {_first_up(self._word(number + 11))}"
         if form == 17:
             return f'{stem}: "{self._word(number + 3)}"'
         if form == 23:
-            return f"{stem} d'{_capital(self._word(number + 5))}"
+            return f"{stem} d'{_first_up(self._word(number + 5))}"
         return stem
 
     def fresh(self, number: int) -> str:
         first, second, rest = self._words_of(number)
-        return f"{_capital(first)} {second} ({rest})"
+        return f"{_first_up(first)} {second} ({rest})"
 
     def settled_number(self, title: str) -> int | None:
         number = self._number(_SETTLED, title, 1)
@@ -136,12 +136,6 @@ class Titles:
 
     def _word(self, number: int) -> str:
         return self._words[number * _SCATTER % len(self._words)]
-
-
-def _capital(word: str) -> str:
-    """Capitalize only the first letter, as wikis do in titles."""
-    raised = word[0].upper()
-    return (raised if len(raised) == 1 else word[0]) + word[1:]
 
 
 BLOCKS = 900
@@ -304,6 +298,7 @@ class Stock:
 
 
 def _first_up(word: str) -> str:
+    """Capitalize only the first letter, as wikis do in titles."""
     return word[0].upper() + word[1:]
 
 

@@ -27,6 +27,7 @@ def refusal(answer):
 
 
 def test_login_hands_out_tokens_that_open_data(client):
+    client.sandbox.accounts.set_groups("sandbox", ["group_1", "group_3"])
     before, tokens = client.login(), client.login()
     assert list(tokens) == ["id_token", "access_token", "refresh_token", "expires_in"]
     assert tokens["expires_in"] == 86_400
@@ -36,7 +37,7 @@ def test_login_hands_out_tokens_that_open_data(client):
     assert header["alg"] == "RS256"
     now, user = int(client.NOW.timestamp()), client.sandbox.accounts.user("sandbox")
     common = {
-        "sub": user.subject, "cognito:groups": ["group_3"], "iss": f"{client.sandbox.url}/pool",
+        "sub": user.subject, "cognito:groups": ["group_1", "group_3"], "iss": f"{client.sandbox.url}/pool",
         "origin_jti": hashlib.sha256(tokens["refresh_token"].encode()).hexdigest()[:32], "event_id": ANY,
         "scope": "aws.cognito.signin.user.admin", "auth_time": now, "iat": now, "exp": now + 86_400, "jti": ANY,
     }  # fmt: skip
@@ -157,12 +158,13 @@ class TestForgottenPassword:
         return client.sandbox.accounts.outbox("sandbox")[-1].secret
 
     def test_is_replaced_with_the_newest_code_of_the_outbox(self, client):
+        client.sandbox.accounts.create("invited", "Other-1234", temporary=True)
         first, code = self.ask(client), self.ask(client, "sandbox@example.org")
-        assert [mail.purpose for mail in client.sandbox.accounts.outbox()] == ["forgot-password"] * 2
+        assert [mail.purpose for mail in client.sandbox.accounts.outbox()] == ["invitation"] + ["forgot-password"] * 2
         assert client.sandbox.accounts.outbox("other") == []
         client.sandbox.accounts.outbox()[0].path.unlink()
         code = self.ask(client)  # which leaves the mails that are there
-        assert len(client.sandbox.accounts.outbox()) == 2
+        assert len(client.sandbox.accounts.outbox()) == 3
         assert (len(code), code.isdigit()) == (6, True)
         assert first == code or self.confirm(client, first).status_code == 401
         assert self.confirm(client, code).status_code == 204
@@ -172,12 +174,12 @@ class TestForgottenPassword:
 
     def test_wrong_codes_and_weak_passwords(self, client):
         assert refusal(self.confirm(client, "123456"))[1].startswith("ExpiredCodeException: ")
-        code = self.ask(client)
+        code, mismatch = (
+            self.ask(client),
+            "CodeMismatchException: Invalid verification code provided, please try again.",
+        )
         for wrong in (f"{(int(code) + 1) % 1_000_000:06d}", "ü"):
-            assert refusal(self.confirm(client, wrong)) == (
-                401,
-                "CodeMismatchException: Invalid verification code provided, please try again.",
-            )
+            assert refusal(self.confirm(client, wrong)) == (401, mismatch)
         for password, reason in (
             ("Ab1-", "not long enough"), ("lower-case-1", "uppercase"), ("UPPER-CASE-1", "lowercase"),
             ("No-digits-here", "numeric"), ("NoSymbols1", "symbol"),
@@ -247,6 +249,7 @@ def test_an_invitation_and_its_challenge(client):
     body = invite()
     client.sandbox.clock.advance(timedelta(minutes=3, seconds=1))
     assert refusal(client.auth("new-password-required", body)) == (401, "Unauthorized.")
+    assert client.call("/sandbox/outbox").json()[0]["sent_at"] == client.NOW.isoformat()
     mails = client.sandbox.accounts.outbox("new")
     assert mails[0].secret != mails[1].secret
     assert all((mail.path.stat().st_mode | mail.path.parent.stat().st_mode) & 0o077 == 0 for mail in mails)

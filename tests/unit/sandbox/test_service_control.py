@@ -48,7 +48,7 @@ def test_the_two_hours_that_are_told_are_listed_and_those_beside_them_are_not(cl
 def test_the_clock_and_the_date_of_answers(client):
     assert client.call("/sandbox/clock").json() == {"now": "2025-03-09T07:30:00+00:00", "frozen": True}
     assert set_clock(client, advance_seconds=90)["now"] == "2025-03-09T07:31:30+00:00"
-    moved = set_clock(client, set="2025-04-01T11:59:00+02:00", advance_seconds=60)
+    moved = set_clock(client, set="2025-04-01T11:59:00+02:00", advance_seconds=60, release=False)
     assert moved["now"] == client.sandbox.clock.now().isoformat() == "2025-04-01T10:00:00+00:00"
     answers = [client.call("/v2/codes"), client.call("/v2/nothing")]
     assert {answer.headers["date"] for answer in answers} == {"Tue, 01 Apr 2025 10:00:00 GMT"}
@@ -73,9 +73,10 @@ def test_limits(client):
     assert answers[-1].text == '{"status":429,"message":"Too Many Requests"}\n'
     assert "Retry-After" not in answers[-1].headers
     assert client.call("/sandbox/limits", "POST", json={"per_second": 0.0001}).status_code == 204
-    make(client, "other", password="Other-1234", groups="group_3")
+    make(client, "other", password="Other-1234", groups="group_1")
     other = Client(client.sandbox, client.session)
     other.login("other", "Other-1234")
+    assert other.call(client.HOUR).status_code == 403  # which costs nothing
     assert [one.call("/v2/codes").status_code for one in (client, client, other)] == [200, 429, 200]
     assert client.call("/sandbox/limits", "POST", json={"per_second": None}).status_code == 204
     assert client.call("/v2/codes").status_code == 200

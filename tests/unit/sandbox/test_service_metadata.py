@@ -29,7 +29,7 @@ def test_every_data_answer_has_a_request_id_and_the_cors_headers(client):
         assert len({answer.headers["X-Request-Id"] for answer in answers}) == 2
         assert {len(answer.headers["X-Request-Id"]) for answer in answers} == {36}
         assert {answer.headers["Access-Control-Allow-Origin"] for answer in answers} == {"*"}
-    assert "X-Request-Id" not in client.auth("login", {}).headers
+    assert not any("X-Request-Id" in client.auth(one, {}).headers for one in ("login", "get-user"))
     assert client.call("/v2/projects/xxwiki").json()["message"].startswith("NoSuchKey: The specified key does not ")
 
 
@@ -44,7 +44,7 @@ def test_open_routes(client):
     assert (client.call("/v2/status").content, client.call("/healthz").json()) == (b"", {"status": "OK"})
     for method, path in (
         ("GET", "/v2/nothing"), ("GET", "/"), ("PUT", "/v2/projects"), ("HEAD", "/v2/projects"), ("GET", "/v1/login"),
-        ("GET", "/v2/projects/ENWIKI/x"), ("POST", "/docs"),
+        ("GET", "/v2/projects/ENWIKI/x"), ("POST", "/docs"), ("HEAD", "/spec"),
     ):  # fmt: skip
         answer = client.call(path, method)
         assert answer.status_code == 404
@@ -64,6 +64,7 @@ class TestForms:
         assert [*map(json.loads, answer.text.splitlines())] == client.sandbox.world.projects()
         single = client.call("/v2/projects/enwiki", headers={"Accept": "application/x-ndjson"})
         assert single.text.endswith("}\n")
+        assert client.call("/v2/projects/enwiki", headers={"Accept": "text/html"}).text.endswith("}")
         none = {"filters": [{"field": "code", "value": "x"}]}
         empty = client.call("/v2/projects", "POST", json=none, headers={"Accept": "application/x-ndjson"})
         assert (empty.status_code, empty.text) == (200, "")
@@ -116,9 +117,10 @@ class TestPost:
         assert form.json()[0] == {"name": "Википеди"}
         form = client.call("/v2/projects?fields=code&limit=&limit=x", "POST", data={"fields": "name", "limit": 1})
         assert form.json()[0] == {"name": "Википеди", "code": "wiki"}
+        assert client.call("/v2/projects", "POST", data={"fields": ""}).status_code == 422
         for boundary, odd in (
             ("x", b""), ("x", b"--x\r\n\r\n--x--"), ("x", b"--y--"), ("", b"--\r\n"), ("\xe9", b"\xff"),
-            ("x", b"--x\r\n" * 9_000),
+            ("x", b"--x\r\n" * 9_000), ("x", b"--x\r\nContent-Disposition: form-data; name=odd\r\n\r\n\xff\r\n--x--"),
         ):  # fmt: skip
             headers = {"Content-Type": f"multipart/form-data; boundary={boundary}".encode("latin-1")}
             answer = client.call("/v2/projects", "POST", data=odd, headers=headers)
@@ -167,7 +169,7 @@ SMALL = RECORD | {
 @pytest.mark.parametrize(
     ("fields", "documented"),
     [
-        ((), RECORD), (("x", "*"), RECORD), (("nothing", "no.where", "identifier.deeper"), {}),
+        ((), RECORD), (("x", "*"), RECORD), (("nothing", "no.where", "identifier.deeper", "size.nothing"), {}),
         (("size.value", "is_part_of.identifier"), {"is_part_of": {"identifier": "enwiki"}, "size": {"value": 12.5}}),
         (("namespace.*",), {"namespace": {"identifier": 0}}),
         (("is_part_of.identifier", "is_part_of"), {"is_part_of": {"identifier": "enwiki", "url": "u"}}),

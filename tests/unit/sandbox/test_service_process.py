@@ -227,10 +227,8 @@ def test_serve_in_this_process_until_it_is_told_to_stop(state, capsys):
     told = capsys.readouterr().out
     assert told.endswith("The sandbox is stopping because it received no requests for 0.05 seconds.\n")
     assert len(set(re.findall(r"http://\w+[\w.]*:\d+", told))) == 3
-    for part in (
-        "t sandbox is in {}/account.json.", "to {}/outbox.", "-d @{}/account.json \\", "s/2025-03-09/06/enwiki",
-    ):  # fmt: skip
-        assert part.format(state) in told
+    parts = ["t sandbox is in {}/account.json.", "to {}/outbox.", "-d @{}/account.json \\", "s/2025-03-09/06/enwiki"]
+    assert [part for part in parts if part.format(state) not in told] == []
     with running(small(state)) as sandbox:
         assert main([*command_line(small(state))]) == 1
         refusal = f"at {sandbox.url}. Use or stop that sandbox, or choose another state folder."

@@ -263,7 +263,7 @@ class TestOutOfTurn:
             client.sandbox.exports.export("enwiki_namespace_0")
             client.call(ONE)
         folder = next((client.sandbox.settings.state / "snapshots").glob("*/*/enwiki_namespace_0"))
-        assert len(list(folder.iterdir())) <= 3
+        assert 0 < len(list(folder.iterdir())) <= 3
 
     def test_it_stands_until_the_next_of_the_schedule_and_free_accounts_see_it_only_when_told(self, client):
         client.sandbox.exports.export("enwiki_namespace_0")
@@ -379,11 +379,12 @@ def test_archives_are_prepared_in_order_and_only_once_and_not_on_a_full_disk(tmp
     assert len(made) == 6
     disk.free = 10**10
     wait_until(lambda: len(made) >= 7)
+    started.make_snapshots(STRUCTURED, [(name, paid)])
     started.close()
     hours = [Task("enwiki", next_hour - timedelta(hours=back)) for back in range(3)]
     early = [hours[1], Task.of("", name, paid), Task.of("", name, free), hours[2]]
     later = [Task.of(STRUCTURED, name, paid), Task.of(STRUCTURED, name, free), hours[0]]
-    assert made == [*((5, task) for task in early), *((19, task) for task in later)]
+    assert made == [*((5, task) for task in early), *((19, task) for task in later), (5, later[0])]
     # a start does not wait for what a full disk cannot hold
     held, turns = threading.Event(), iter([False] * 50)
     monkeypatch.setattr(preparation, "_Worker", lambda *_: SimpleNamespace(work=lambda _: held.wait(), close=held.set))

@@ -8,7 +8,7 @@ from collections import defaultdict
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
-from unittest.mock import Mock
+from unittest.mock import AsyncMock, MagicMock, Mock
 from urllib.parse import urlsplit
 
 import pytest
@@ -196,6 +196,7 @@ def test_a_query_names_positions_which_are_not_past_the_end(streams):
 
 def test_a_reader_begins_at_its_earliest_offset_and_after_days_at_what_is_still_retained(streams):
     topic, now, hour = streams.sandbox.topics["wikidata-article"], micros(NOW), 3_600_000_000
+    assert Reader(topic, {}).next_at() == hour
     early, late = (topic.offsets_at(now - back * hour) for back in (9, 2))
     positions = dict(enumerate([early[0], *late[1:25]]))
     reader = Reader(topic, positions)
@@ -207,6 +208,8 @@ def test_a_reader_begins_at_its_earliest_offset_and_after_days_at_what_is_still_
         while more := list(reader.due(until)):
             found += more
         assert sorted(found) == sorted(wanted) != []
+        later = [event.published for event in topic.hour(until // hour) if event.partition in positions]
+        assert reader.next_at() == next((at for at in later if at > until), (until // hour + 1) * hour)
 
 
 MANY = {str(number): 1 for number in range(51)}
@@ -338,6 +341,9 @@ def test_what_is_not_due_is_waited_for_as_long_as_the_clock_needs():
     reader = Mock(due=lambda _: iter(()), next_at=lambda: micros(waiting._clock.now()) + 1_000_000)
     assert Streaming._due(waiting, reader) is None
     assert Streaming._pause(waiting, reader) <= 0.01
+    # a stream that ends before its first message has a head, too
+    asyncio.run(Streaming.stream_response(MagicMock(), send := AsyncMock()))
+    assert [sent.args[0]["type"] for sent in send.call_args_list] == ["http.response.start", "http.response.body"]
 
 
 def test_a_clock_may_run_faster_and_does_not_go_back_at_the_next_start(tmp_path, signing_key):
@@ -351,3 +357,4 @@ def test_a_clock_may_run_faster_and_does_not_go_back_at_the_next_start(tmp_path,
         with small_sandbox(tmp_path, signing_key, now=None, speed=360) as client:
             seen.append(client.sandbox.clock.now())
     assert seen[0] < seen[1]
+    assert [path.name for path in tmp_path.rglob("running-at-*")] == ["running-at-360"]

@@ -106,10 +106,8 @@ def test_lines_are_the_pages_in_parts(client, lines, sandbox):
         assert record["license"][0]["identifier"] == "CC-BY-SA-4.0"
         parts = [*inner(record.get("infoboxes", [])), *inner(record["sections"])]
         seen |= {part["type"] for part in parts}
-        cited, named = (
-            {one["identifier"] for part in parts for one in part.get(member, [])}
-            for member in ("citations", "table_references")
-        )
+        cited = {one["identifier"] for part in parts for one in part.get("citations", [])}
+        named = {one["identifier"] for part in parts for one in part.get("table_references", [])}
         assert cited <= {one["identifier"] for one in record["references"]}
         assert named == {table["identifier"] for table in record.get("tables", [])}
         counts = record["attribution"]["editors_count"]
@@ -161,8 +159,9 @@ def test_sections_nest_and_tables_are_numbered_within_their_section():
     record = structured(page | {"article_body": {"wikitext": text}})
     nested = ["list", "paragraph", "table", "table", ("B", ["paragraph"]), ("C", None)]
     found = [*map(shape, record["sections"])]
-    assert found == [("Abstract", ["paragraph"]), ("A", nested), ("D", ["paragraph"])]
-    assert [(one["identifier"], len(one["rows"])) for one in record["tables"]] == [("a_table1", 1), ("a_table2", 1)]
+    assert found == [("Abstract", ["paragraph"]), ("A", nested), ("D", ["paragraph", "table"])]
+    tables = [(one["identifier"], len(one["rows"])) for one in record["tables"]]
+    assert tables == [("a_table1", 1), ("a_table2", 1), ("d_table1", 1)]
     paragraph = record["sections"][1]["has_parts"][4]["has_parts"][0]
     link = {"url": "https://w/wiki/Some_page", "text": "label"}
     assert paragraph == paragraph | {"value": "bold label", "links": [link]}

@@ -92,11 +92,14 @@ def test_snapshots_and_hours_are_listed_beside_those_of_articles_and_exports_and
     places = ["batches/wikidata/2025-03-09/05", "snapshots/wikidata", f"snapshots/wikidata/{WIKI}_namespace_0/chunks"]
     for place in places:
         record = client.call(f"/v2/{place}").json()[0]
-        assert record["is_part_of"] == {"identifier": WIKI}
+        assert (record["is_part_of"], record["in_language"]) == ({"identifier": WIKI}, {"identifier": "en"})
         download = f"/v2/{place}/{record['identifier']}/download"
         content = client.fetch(client.signed(download)).content
         assert hashlib.md5(content).hexdigest() == record["version"]
         assert client.call(download, "HEAD").headers["Content-Length"] == str(len(content))
+        client.sandbox.faults.add(download, kind="empty", listed=True)
+        assert client.call(f"/v2/{place}").json()[0]["version"] != record["version"]
+        client.sandbox.faults.clear()
     path = f"/v2/snapshots/wikidata/{WIKI}_namespace_120"
     before = client.call(path).json()["version"]
     client.call("/sandbox/snapshots", "POST", json={"identifier": f"{WIKI}_namespace_120"})

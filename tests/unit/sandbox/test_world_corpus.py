@@ -24,13 +24,14 @@ beside = pytest.mark.skipif(not REAL.is_dir(), reason="the real records lie besi
 def article(name, language, **more):
     end = "" if name == "Liste" else "</body></html>"
     body = {"html": f"<!DOCTYPE html><html><body>{name}{end}", "wikitext": f"'''{name}''' é"}
+    if name == "Seul":
+        del body["wikitext"]
     return {"name": name, "in_language": {"identifier": language}, "article_body": body, **more}
 
 
 def world_of(folder, state, **options):
-    return ArchivedWorld(
-        Settings(**{"state": state, "projects": ("frwiki",), "changes_per_hour": 20, "corpus": folder, **options})
-    )
+    usual = {"projects": ("frwiki",), "changes_per_hour": 20}
+    return ArchivedWorld(Settings(**{"state": state, "corpus": folder, **usual, **options}))
 
 
 @pytest.fixture
@@ -45,6 +46,7 @@ def folder(tmp_path):
     (folder / "deeper" / "three.json").write_text(json.dumps([article("Liste", "fr", watchers_count=31)], indent=1))
     (folder / "deeper" / "four.json.gz").write_bytes(gzip.compress(json.dumps(article("Seul", "de")).encode()))
     (folder / "README.md").write_text("not read")
+    (folder / "notes.gz").write_bytes(gzip.compress(b"not read"))
     return folder
 
 
@@ -76,6 +78,7 @@ def test_pages_borrow_records_of_their_language(folder, tmp_path):
             assert "abstract" not in record
     # the records are read once, and by one worker, because each of them has them in memory
     world = world_of(folder, tmp_path / "state", projects=("frwiki", "ruwiki"))
+    assert not any("abstract" in record for record in world.truth("frwiki", 14, START))
     assert len({id(world._wiki(project).writer._texts) for project in world.wikis if project != "wikidatawiki"}) == 1
     prepared = Preparation(world._settings, world, {}, Clock())
     assert (prepared._asked._max_workers, prepared._ahead) == (1, prepared._asked)

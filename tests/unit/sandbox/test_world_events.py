@@ -5,6 +5,7 @@ import re
 from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
 from itertools import islice
+from uuid import UUID
 
 import pytest
 
@@ -31,10 +32,8 @@ DIGESTS = {
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    settings = Settings(
-        state=tmp_path_factory.mktemp("world"), projects=("frwiki", "enwiki"), changes_per_hour=100, body_bytes=3000
-    )
-    return World(settings)
+    state, projects = tmp_path_factory.mktemp("world"), ("frwiki", "enwiki")
+    return World(Settings(state=state, projects=projects, changes_per_hour=100, body_bytes=3000))
 
 
 @pytest.mark.parametrize(("rate", "project"), [(20, "enwiki"), (20, "frwiki"), (20, "simplewiki"), (2200, "enwiki")])
@@ -53,7 +52,6 @@ def test_scripts_end_as_they_begin_and_touch_every_page():
     timetable = Timetable(1, "frwiki", (0, 10, 14), 2200, Titles(lexicon_of("fr")))
     for script in (*scripts.SPECIAL, *scripts.ORDINARY):
         cast = next(cast for cast in timetable.casts if cast.script is script)
-        assert len(script.acts) == len(sorted(script.acts, key=lambda act: act.hour))
         assert max(act.hour for act in script.acts) < script.period
         assert max(len(act.operations) for act in script.acts) <= 4
         begin = 500_000 // script.period * script.period
@@ -62,11 +60,8 @@ def test_scripts_end_as_they_begin_and_touch_every_page():
             family, _ = timetable.play(cast, 0, (begin + cycle * script.period) * HOUR_MICROS)
             pages = family.pages
             found.append({n: (p.title, p.present, p.redirect, p.redirects[-1:]) for n, p in pages.items()})
-            if cycle:
-                assert all(
-                    page.revision.moment >= (begin + (cycle - 1) * script.period) * HOUR_MICROS - 10_000_000
-                    for page in pages.values()
-                )
+            before = (begin + (cycle - 1) * script.period) * HOUR_MICROS - 10_000_000
+            assert not cycle or all(page.revision.moment >= before for page in pages.values())
         if script.pages:
             assert found[0] == found[1] == found[2]
             assert len(found[0]) == script.pages
@@ -182,9 +177,7 @@ def test_records_are_in_the_wire_form(world):
         types[event.type] += 1
         walk({**record, "namespace": 1})
         assert list(record["event"]) == ["identifier", "type", "date_created", "date_published"]
-        assert re.fullmatch(
-            r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", record["event"]["identifier"]
-        )
+        assert record["event"]["identifier"] == str(UUID(record["event"]["identifier"], version=4))
         for key in ("date_created", "date_published"):
             assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{0,5}[1-9])?Z", record["event"][key])
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", record["date_modified"])
@@ -301,5 +294,6 @@ def test_titles_never_repeat_and_those_of_pages_that_a_small_world_does_not_make
 def test_every_script_has_words(language):
     lexicon = Lexicon(language)
     assert len(set(lexicon.words)) == len(lexicon.words) == 7_000
-    assert lexicon.sentence(lexicon.some(5)).endswith(".")
+    sentence = lexicon.sentence(lexicon.some(5))
+    assert (sentence[-1], " " in sentence) == (".", language != "ja")
     assert Lexicon(language).words == lexicon.words

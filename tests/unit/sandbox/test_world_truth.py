@@ -31,19 +31,12 @@ def age(record):
 def folded(records):
     """What is live of one project, by title."""
     newest_of_title, newest_update_of_page = {}, {}
-    for record in records:
-        title, page = record["name"].replace("_", " "), record["identifier"]
-        if title not in newest_of_title or age(record) > age(newest_of_title[title]):
-            newest_of_title[title] = record
-        if record["event"]["type"] == "update" and (
-            page not in newest_update_of_page or age(record) > age(newest_update_of_page[page])
-        ):
-            newest_update_of_page[page] = record
-    return {
-        title: record
-        for title, record in newest_of_title.items()
-        if record["event"]["type"] == "update" and age(newest_update_of_page[record["identifier"]]) == age(record)
-    }
+    for record in sorted(records, key=age):
+        newest_of_title[record["name"].replace("_", " ")] = record
+        if record["event"]["type"] == "update":
+            newest_update_of_page[record["identifier"]] = age(record)
+    live = {title: one for title, one in newest_of_title.items() if one["event"]["type"] == "update"}
+    return {title: one for title, one in live.items() if newest_update_of_page[one["identifier"]] == age(one)}
 
 
 def truth_of(world, project, namespace, moment, since=None):

@@ -114,7 +114,7 @@ def _range(file: StoredFile, headers: Headers) -> range | None:
             return None
     first, last = match.groups()
     if not first:
-        return range(max(0, file.size - int(last)), file.size if int(last) else 0)
+        return range(max(0, file.size - int(last)), file.size)
     if last and int(last) < int(first):
         return None
     return range(int(first), min(int(last) + 1, file.size) if last else file.size)

@@ -281,10 +281,13 @@ class TestOptions:
         words = ["--account", "free", "--account", "paid:group_2", "--temporary", "new", "--quota", "paid:batch=1"]
         words += ["--quota", "free:chunk=5"]
         told = self.provide(client, *words, "--admit", "10.0.0.0/8:group_1")
-        assert [line.split(" is in ")[0] for line in told] == [
-            "The password of the account free (group_1)", "The password of the account paid (group_2)",
-            "The temporary password of the account new (group_1)", "Requests from 10.0.0.0/8 need no token (group_1).",
-        ]  # fmt: skip
+        place = client.sandbox.settings.state / "accounts"
+        assert told == [
+            f"The password of the account free (group_1) is in {place}/free.json.",
+            f"The password of the account paid (group_2) is in {place}/paid.json.",
+            f"The temporary password of the account new (group_1) is in {place}/new.json.",
+            "Requests from 10.0.0.0/8 need no token (group_1).",
+        ]
         for name in ("free", "paid", "new"):
             assert not any(self.credentials(client, name)["password"] in line for line in told)
         assert client.auth("login", self.credentials(client, "new")).json()["challenge_name"] == "NEW_PASSWORD_REQUIRED"

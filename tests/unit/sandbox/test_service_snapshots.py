@@ -369,7 +369,10 @@ def test_archives_are_prepared_in_order_and_only_once_and_not_on_a_full_disk(tmp
     # structured contents fail
     monkeypatch.setattr(Task, "is_made", lambda task, _: task in [one for _, one in made] and not task.area)
     started = preparation.Preparation(world._settings, world, exports, clock)
+    for kind in ("archives", "snapshots", "structured"):
+        (tmp_path / kind / "x/x/x/of-a-killed-process.part").mkdir(parents=True)
     started.begin(bool, lambda *_: None)
+    assert not [*tmp_path.rglob("*.part")]
     wait_until(lambda: len(made) >= 6)
     disk.free, next_hour = 0, NOW.replace(minute=0)
     paid, free = (exports[""].turn(name, free=one) for one in (False, True))

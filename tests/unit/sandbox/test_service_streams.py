@@ -120,8 +120,7 @@ class TestWhatIsSent:
 
     @pytest.mark.parametrize("more", [{}, None, {"offsets": {"3": 0}}, {SINCE: {"3": text(NOW - KEPT)}}])
     def test_a_stream_without_a_beginning_is_live_and_positions_without_parts_are_ignored(self, streams, more):
-        address = urlsplit(streams.sandbox.realtime_url)
-        connection = http.client.HTTPConnection(address.hostname, address.port, timeout=120)
+        connection = http.client.HTTPConnection(urlsplit(streams.sandbox.realtime_url).netloc, timeout=120)
         headers = {"Authorization": f"Bearer {streams.token}", "Accept": "application/x-ndjson"}
         connection.request("GET", "/v2/articles", json.dumps(more), headers)
         moves = 0

@@ -157,11 +157,8 @@ class TestForm:
 MEASURE = """
 import pathlib, sys
 from datetime import datetime
-from resources.sandbox.clock import Clock
-from resources.sandbox.preparation import Task
 from resources.sandbox.settings import Settings
-from resources.sandbox.store.archived_world import STRUCTURED, WIKIDATA, ArchivedWorld
-from resources.sandbox.store.exports import Exports, Turn
+from resources.sandbox.store.archived_world import ArchivedWorld
 articles, rate, body, chunk = map(int, sys.argv[3:])
 world = ArchivedWorld(Settings(state=pathlib.Path(sys.argv[1]), projects=("enwiki",), namespaces=(0,),
                        articles=articles, changes_per_hour=rate, body_bytes=body, chunk_bytes=chunk))

@@ -143,8 +143,7 @@ class Hours(Kind):
             return self.job(hours)
         stage = self.stage
         folder = str(stage.data.with_name("other"))
-        scope = list(stage.projects), list(stage.namespaces)
-        return "spoil", str(stage.data), hours[0].isoformat(), *scope, folder
+        return "spoil", str(stage.data), hours[0].isoformat(), list(stage.projects), list(stage.namespaces), folder
 
     def ended(self, *, killed):
         hours, is_wrong = self._work

@@ -64,8 +64,7 @@ def test_only_new_files_are_copied_and_older_backups_go_when_asked(call, copied,
     assert not to.exists()
     assert call("backup", str(to), environ=copied).code == 0
     archived = len([path for path in data.glob("archive/**/*") if path.is_file()])
-    dry = call("backup", str(to), "--dry-run", environ=copied)
-    assert dry.out.startswith("1 file (")  # the build file
+    assert call("backup", str(to), "--dry-run", environ=copied).out.startswith("1 file (")  # the build file
     assert call("backup", str(to), environ=copied).code == 0
     first, second = backups.completed(to)
     one, same = (next(backup.path.glob("archive/batches/*/*/*.tar.gz")) for backup in (first, second))
@@ -178,8 +177,7 @@ def test_the_archive_alone_makes_the_identical_warehouse(call, killed, mirrored,
     killed(KILLED_AT, rf"article_changes/.*hour={hours[1]:%H}", "0", "rebuild", environ=copied)
     call("rebuild", environ=copied).done()
     assert digests(data, moments=False) == before
-    again = call("rebuild", environ=copied)
-    assert "Converted 0 archives. Loaded 0 snapshot versions and 0 hours." in again.out
+    call("rebuild", environ=copied).done("Converted 0 archives. Loaded 0 snapshot versions and 0 hours.")
     assert not service.requests
     assert digests(data, moments=False) == before
     # an archive that is damaged keeps nothing else back, of its own hour neither

@@ -202,9 +202,7 @@ def test_lock_of_the_runtime_is_the_part_of_the_whole_lock_that_the_package_need
     assert not re.search(r"https?://|--index-url", (ROOT / "requirements-runtime.lock").read_text())
 
 
-@pytest.mark.skipif(
-    not HADOLINT.exists(), reason="hadolint has no wheel for this machine; the lock does not install it"
-)
+@pytest.mark.skipif(not HADOLINT.exists(), reason="hadolint has no wheel for this machine; the lock omits it")
 def test_linter_of_container_files_finds_nothing():
     assert ran(HADOLINT, "--no-color", containerfile.PATH)[:2] == (0, "")
 

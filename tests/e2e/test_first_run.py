@@ -42,8 +42,7 @@ def test_the_first_run_ends_exact_and_says_what_it_does(environ, call):
     before = datetime.now(UTC)
     told = call("run", environ=environ).done()
     starting = "Starting the sandbox. Creating its first archives takes about 30 seconds."
-    said = [starting, "Looking for the newest hours", "Listing the service's snapshots"]
-    assert told.err.splitlines()[1:4] == said
+    assert told.err.splitlines()[1:4] == [starting, "Looking for the newest hours", "Listing the service's snapshots"]
     assert "missing" not in told.out
     assert all(question in told.out for question in EXAMPLES)
     checked = call("status", "--check", environ=environ)

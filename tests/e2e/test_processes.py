@@ -63,10 +63,11 @@ def test_a_wait_ends(monkeypatch):
     moments, looks, said = [0.0], [], []
     clock = SimpleNamespace(monotonic=lambda: moments[-1], sleep=lambda seconds: moments.append(moments[-1] + seconds))
     monkeypatch.setattr(runs, "time", clock)
-    report = runs.outlast(lambda: lost, lambda: bool(looks.append(moments[-1])), 3, said.append)
+    takes_4_seconds = lambda: looks.append(moments[-1]) or moments.append(moments[-1] + 4)  # noqa: E731
+    report = runs.outlast(lambda: lost, takes_4_seconds, 3, said.append)
     assert report.failures == ["Could not.", "The host was still unreachable after 3 minutes."]
     assert said == ["Could not.", "Waiting up to 3 minutes for the host. Ctrl-C stops waiting."]
-    assert looks == [1, 3, 7, 15, 31, 63, 123, 180]
+    assert looks == [1, 7, 15, 27, 47, 83, 147, 180]
     # a host that is there each time it is asked, and lost again in each run, is not waited for any longer
     moments[:], looks[:] = [0.0], []
     is_there = lambda: looks.append(moments[-1]) or len(looks) < 20  # noqa: E731
@@ -78,8 +79,7 @@ def test_a_wait_ends(monkeypatch):
 def test_two_runs_at_once_end_alike_and_fetch_everything_once(account, runner, hours, tmp_path):
     environ = account.environ(tmp_path / "data")
     account.sandbox.faults.add(path="*/download", kind="slow", bytes_per_second=1_500_000, count=None)
-    both = [runner.start(environ, hours[1:], reference=True) for _ in range(2)]
-    assert [run.finish() for run in both] == [[], []]
+    assert [run.finish() for run in [runner.start(environ, hours[1:], reference=True) for _ in range(2)]] == [[], []]
     # each archive was asked for once: whoever came second waited for the first and found it there
     downloads = [seen.path for seen in account.sandbox.requests if seen.status == 307]
     assert len(downloads) == len(set(downloads)) == 4

@@ -17,8 +17,7 @@ def path(filled, call, tmp_path_factory):
     """The page of a mirror of two hours and a snapshot, as `wme report` writes it."""
     environ, _ = filled
     path = tmp_path_factory.mktemp("report") / "page.html"
-    told = call("report", "--output", str(path), environ=environ).done()
-    assert told.out.startswith(f"{path} was written (")
+    assert call("report", "--output", str(path), environ=environ).done().out.startswith(f"{path} was written (")
     return path
 
 
@@ -28,9 +27,7 @@ def browser():
         yield browser
 
 
-@pytest.mark.parametrize(
-    ("width", "height", "scheme"), [(375, 800, "dark"), (1440, 900, "light")], ids=("small", "big")
-)
+@pytest.mark.parametrize(("width", "height", "scheme"), [(375, 800, "dark"), (1440, 900, "light")])
 def test_it_is_readable_and_has_no_barriers(path, browser, width, height, scheme):
     with browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme) as context:
         page = context.new_page()

@@ -82,8 +82,7 @@ def test_plan_tells_form_reason_units_and_bytes_and_fetches_nothing(environ, cal
     assert together.startswith(f"Total of the 2 snapshots: {sum(counts.values())} chunk units of quota, ")
     assert together.endswith(" free).")
     assert last == "Nothing was downloaded."
-    told = call("snapshots", "plan", "--json", "--chunks", NAME, OTHER, environ=environ)
-    plan = json.loads(told.out)
+    plan = json.loads(call("snapshots", "plan", "--json", "--chunks", NAME, OTHER, environ=environ).out)
     assert [s["identifier"] for s in plan["snapshots"]] == [NAME, OTHER]
     assert plan["unit_counts"] == {"chunk": sum(chunk_counts.values())}
     assert plan["missing_bytes"] == sum(s["missing_bytes"] for s in plan["snapshots"]) > 10_000
@@ -161,15 +160,13 @@ def test_the_next_run_loads_what_is_archived_and_not_loaded(environ, call, runne
     warehouse = Warehouse(Path(environ["WME_DATA"]))
     states = warehouse.sql("SELECT DISTINCT batch_hour, state FROM hours WHERE project_id = 'frwiki' ORDER BY 1").rows
     assert states == [(hour, "loaded") for hour in hours]
-    bases = warehouse.sql("SELECT project_id, count(*) FROM snapshots GROUP BY ALL").rows
-    assert bases == [("enwiki", 1)]
+    assert warehouse.sql("SELECT project_id, count(*) FROM snapshots GROUP BY ALL").rows == [("enwiki", 1)]
 
 
 def test_download_of_several_as_json_costs_a_run_nothing(environ, call, archive):
     dry = ("run", "--snapshots", "--dry-run", "--no-reference", "--hours", "1")
     call(*dry, environ=environ).done("; 2 quota units.")
-    told = call("snapshots", "download", "--whole", "--json", NAME, OTHER, environ=environ).done()
-    report = json.loads(told.out)
+    report = json.loads(call("snapshots", "download", "--whole", "--json", NAME, OTHER, environ=environ).done().out)
     assert (report["failures"], report["not_begun"]) == ([], [])
     for name, done in zip((NAME, OTHER), report["snapshots"], strict=True):
         assert (done["identifier"], done["form"], done["file_count"], done["used_unit_count"]) == (name, "whole", 1, 1)
@@ -213,12 +210,10 @@ def test_a_snapshot_replaced_half_way_is_told_with_what_starting_again_costs(env
 
 
 def test_a_snapshot_that_there_is_not(environ, call, archive):
-    call("snapshots", "plan", "nowiki_namespace_0", environ=environ).fails(
-        "The service has no snapshot nowiki_namespace_0."
-    )
+    absent = "nowiki_namespace_0"
+    call("snapshots", "plan", absent, environ=environ).fails(f"The service has no snapshot {absent}.")
     unknown = "no project enwikki (did you mean enwiki?) and no namespace 5 (there are 0, 6, 10, 14)"
-    told = call("snapshots", "download", "enwikki_namespace_5", environ=environ)
-    told.fails(unknown, "Correct enwikki_namespace_5.")
+    call("snapshots", "download", "enwikki_namespace_5", environ=environ).fails(unknown, "Correct enwikki_namespace_5.")
     assert not archive.exists()
 
 

@@ -74,8 +74,7 @@ def test_one_process_keeps_a_stream_and_it_ends_when_it_shall(forked, account, t
     assert third.returncode == 0
     assert told.splitlines()[-1].endswith("The next run resumes at the next event.")
     # of the service's projects, those that are mirrored
-    files = lake_of(tmp_path).files()
-    rows = ds.dataset([str(path) for path in files]).to_table(columns=["project_id"])
+    rows = ds.dataset([str(path) for path in lake_of(tmp_path).files()]).to_table(columns=["project_id"])
     assert set(rows["project_id"].to_pylist()) == {"frwiki"}
 
 

@@ -27,8 +27,7 @@ SNAPSHOTS = (SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES)
 def whole(tmp_path_factory):
     """A mirror with hours, snapshots and lists, and what the runs that made it said of their checks."""
     few = {"articles": 60, "changes_per_hour": 40, "entities": 60, "body_bytes": 300}
-    folder = tmp_path_factory.mktemp("checked")
-    with mirrored(folder, projects=("enwiki",), wikidata=True, now=NOW, **few) as mirror:
+    with mirrored(tmp_path_factory.mktemp("checked"), projects=("enwiki",), wikidata=True, now=NOW, **few) as mirror:
         hours = mirror.newest(1)
         changes = [str(key.to_user_string()) for one in (ARTICLE_CHANGES, ENTITY_CHANGES) for key in layers.keys(one)]
         runs = [

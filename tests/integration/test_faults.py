@@ -115,8 +115,7 @@ def test_a_damaged_archive_costs_its_hour_until_the_service_replaces_it(mirror: 
     made = mirror.materialize(hours)
 
     first, line = made.sentence.split("\n")
-    told = "1 of 2 hours failed. The other hour is loaded."
-    assert (first, made.success, made.allow_retries) == (told, False, False)
+    assert (first, made.success, made.allow_retries) == ("1 of 2 hours failed. The other hour is loaded.", False, False)
     others = {place: count for place, count in mirror.truth([bad]).items() if place[1] != "enwiki"}
     assert others
     assert (mirror.loaded(), mirror.unfinished()) == (mirror.truth([good]) | others, [])

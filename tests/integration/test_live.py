@@ -58,8 +58,7 @@ def assert_told(mirror, step):
     assert sorted(mirror.warehouse.sql(query).rows) == sorted(wanted)
     # where many were written, the first are merged, and lie there for a while besides
     stored = [str(file.path) for file in files_of(mirror.layout.lake / LIVE_CHANGES)]
-    query = "SELECT sum(event_count), min(lag_seconds) > 0 FROM stream_state"
-    [(count, is_late)] = mirror.warehouse.sql(query).rows
+    [(count, is_late)] = mirror.warehouse.sql("SELECT sum(event_count), min(lag_seconds) > 0 FROM stream_state").rows
     assert is_late
     assert mirror.warehouse.sql("SELECT count(*) FROM read_parquet(?)", [stored]).rows == [(count,)]
     [run] = mirror.warehouse.sql("FROM stream_runs").table.to_pylist()

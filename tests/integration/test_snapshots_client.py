@@ -267,8 +267,7 @@ def test_files_of_a_snapshot_are_tried_again_when_all_that_failed_may_pass(
 
 
 def test_a_file_that_is_tried_again_goes_on_and_counts_once(client, sandbox, plan):
-    broken = plan.files[1]
-    sandbox.faults.add(path=f"*/chunks/{broken.identifier}*", kind="cut", after=1_000, count=QUICK.retries + 1)
+    sandbox.faults.add(path=f"*/chunks/{plan.files[1].identifier}*", kind="cut", after=1_000, count=QUICK.retries + 1)
     come = []
     done = client.snapshots.download(plan, workers=2, progress=come.append)
     assert done[1].resumed_bytes > 0

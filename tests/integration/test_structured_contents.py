@@ -80,8 +80,7 @@ def test_real_records_come_back_as_they_went_in(published):
     records, found = published
     pages = "structured_articles AS page JOIN structured_bodies AS body USING (project_id, article_id)"
     known = "project_id, namespace_id, article_id, name, version_id"
-    both = found.sql(f"SELECT page.*, body.* EXCLUDE ({known}) FROM {pages}")
-    rows = both.to_arrow_table().to_pylist()
+    rows = found.sql(f"SELECT page.*, body.* EXCLUDE ({known}) FROM {pages}").to_arrow_table().to_pylist()
     assert len(rows) == sum(map(len, records.values()))
     by_page = {(row["project_id"], row["article_id"]): row for row in rows}
     for project, lines in records.items():

@@ -1,7 +1,9 @@
 """Whole answers of commands about mirrors made by hand, as `answers.txt` has them; what varies has a name there."""
 
 import errno
+import os
 import re
+import socket
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -349,7 +351,7 @@ def test_a_worker_works_as_the_options_say_and_leaves_when_it_is_interrupted(mir
     async def serve(*given, started, **more):
         calls.append((*given, more))
         started("tcp://10.0.0.7:40", lambda: calls.append("left"))
-        tidied[0]()
+        tidied[-1]()
 
     def context(*given, **more):
         calls.append((*given, more))
@@ -360,8 +362,10 @@ def test_a_worker_works_as_the_options_say_and_leaves_when_it_is_interrupted(mir
     monkeypatch.setattr(interrupts, "tidied", lambda tidy: tidied.append(tidy) or nullcontext())
     monkeypatch.setattr(terminal, "warn", said.append)
     answers("worker")
-    place, most, more = "dask://127.0.0.1:1", 20 << 20, {"memory_bytes": 500 << 20, "record_bytes_max": 20 << 20}
-    served = (place, remote.versions(most), mirror.data / "lake", {"threads": 3, "name": "w"})
-    assert calls == [(mirror.data, more), served, "left"]
-    about = f"Worker w at tcp://10.0.0.7:40, for {place}: 2 threads, 300 MiB, data folder {mirror.data}."
-    assert said == [f"{about} Press Ctrl-C to stop the worker."]
+    place = "dask://127.0.0.1:1"
+    for name, memory, most in (("w", 500 << 20, 20 << 20), (f"{socket.gethostname()}-{os.getpid()}", None, 64 << 20)):
+        served = (place, remote.versions(most), mirror.data / "lake", {"threads": 3, "name": name})
+        of_context = (mirror.data, {"memory_bytes": memory, "record_bytes_max": most})
+        assert [calls.pop(0) for _ in range(3)] == [of_context, served, "left"]
+        about = f"Worker {name} at tcp://10.0.0.7:40, for {place}: 2 threads, 300 MiB, data folder {mirror.data}."
+        assert said.pop(0) == f"{about} Press Ctrl-C to stop the worker."

@@ -68,8 +68,7 @@ def run_of(instance: dg.DagsterInstance, tags: dict[str, str], *, location: str 
         place = InProcessCodeLocationOrigin(target, location_name=location)
         origin = RemoteJobOrigin(RemoteRepositoryOrigin(place, "any"), "hours")
     status = dg.DagsterRunStatus.STARTED
-    run = create_run_for_test(instance, job_name="hours", status=status, tags=tags, remote_job_origin=origin)
-    return run.run_id
+    return create_run_for_test(instance, job_name="hours", status=status, tags=tags, remote_job_origin=origin).run_id
 
 
 def statuses(instance: dg.DagsterInstance, *runs: str) -> list[str]:
@@ -186,8 +185,7 @@ def test_every_run_of_the_code_location_says_its_process_before_its_first_step(t
         assert seen == [(True, name)] * 2  # a process has one lock
         forked = [Path(processes._held(number, tmp_path).lock_file).stem for number in range(2)]
         assert processes.end_killed(instance) == []
-        held = [path.stem for path in (tmp_path / "processes").iterdir()]
-        assert sorted(held) == sorted([name, *forked])
+        assert {path.stem for path in (tmp_path / "processes").iterdir()} == {name, *forked}
 
 
 #: Dagster's names of tags that are not called as ours are.

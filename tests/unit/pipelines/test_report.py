@@ -272,8 +272,7 @@ def test_a_check_in_dagster_is_what_status_check_is(whole, monkeypatch, instance
         answers += asked.execute_in_process(instance=instance).get_asset_check_evaluations()
     well, troubled = answers
     assert (well.passed, troubled.passed) == (True, False)
-    counts = [answer.metadata["attention_count"].value for answer in answers]
-    assert counts == [0, len(attention(collected))]
+    assert [answer.metadata["attention_count"].value for answer in answers] == [0, len(attention(collected))]
     assert "frwiki namespace 0: no hours have been loaded yet." in troubled.description
 
 

@@ -103,8 +103,12 @@ def test_servers_that_end_by_themselves_are_reported_with_what_they_said_and_end
     assert sentence.startswith("Dagster's servers ended unexpectedly (exit code 1).")
 
 
-def test_a_group_that_has_ended_is_not_waited_for(monkeypatch):
-    process = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"], start_new_session=True)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_group_that_has_ended_is_not_waited_for_and_one_that_ignores_it_is_killed(monkeypatch, number):
+    trap, most = {signal.SIGTERM: ("", 60.0), signal.SIGKILL: ("trap '' TERM; ", 0.0)}[number]
+    monkeypatch.setattr(supervisor, "END_SECONDS", most)
+    words = ["sh", "-c", f"{trap}echo; exec sleep 90"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True)
     polls = []
 
     def sleep(seconds):
@@ -113,5 +117,7 @@ def test_a_group_that_has_ended_is_not_waited_for(monkeypatch):
         assert len(polls) == 1
 
     monkeypatch.setattr(supervisor.time, "sleep", sleep)
-    supervisor._end(process.pid)
-    assert len(polls) == 1
+    with process.stdout as begun:
+        begun.readline()
+        supervisor._end(process.pid)
+    assert (len(polls), process.returncode) == (1, -number)

@@ -140,8 +140,7 @@ def test_answers_elsewhere_are_exact(run, capfdbinary):
 def test_failures_and_log_lines_hold_nothing_that_a_terminal_obeys(screen, run):
     def fail():
         assert (run("sql", f'FROM "{HOSTILE}"'), run("sql", "--format", HOSTILE, "SELECT 1")) == (1, 2)
-        record = logging.LogRecord("a", logging.WARNING, "a", 1, "Told: %s", (HOSTILE,), None)
-        terminal.log_handler().handle(record)
+        terminal.log_handler().handle(logging.LogRecord("a", logging.WARNING, "a", 1, "Told: %s", (HOSTILE,), None))
         terminal.say(HOSTILE)
         terminal.warn(HOSTILE)
         terminal.OUT.print(f"[x] {HOSTILE}", markup=False, style="bold")

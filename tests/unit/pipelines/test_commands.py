@@ -31,7 +31,7 @@ from pipelines.report.page import content
 from resources import connection, remote, storage
 from resources.adapters import ConfiguredEngine
 from resources.data_folder import claim
-from resources.datasets import SNAPSHOT_ARTICLES, STRUCTURED_ARTICLES
+from resources.datasets import ENTITY_CHANGES, SNAPSHOT_ARTICLES, STRUCTURED_ARTICLES
 from resources.engine import line_reporter
 from resources.enterprise import FetchOptions, Filter, Query, StreamOptions
 from resources.enterprise.query import Kind
@@ -156,7 +156,7 @@ def test_status_and_dictionary(mirror, answers, monkeypatch):
 
 def test_each_card_of_the_report(mirror, answers, monkeypatch):
     lake, warehouse, opened = mirror.lake, mirror.warehouse, []
-    for name, most in (("PLACES", 1), ("_PROJECTS", 1), ("_ROWS", 2), ("_TITLES", 2)):
+    for name, most in (("PLACES", 1), ("_PROJECTS", 1), ("_ROWS", 2), ("_TITLES", 3)):
         monkeypatch.setattr(content, name, most)
     collect = status.collect
     monkeypatch.setattr(status, "collect", lambda settings, **_: collect(settings, now=lake.hour(121)))
@@ -167,8 +167,8 @@ def test_each_card_of_the_report(mirror, answers, monkeypatch):
         warehouse.load_hour(lake.hour(number), [lake.file(number, changes, project, 14, rejects)])
 
     def cards(out):
-        """Also the texts of each card of the page: its sentence, and its tables."""
-        page = re.sub("(?s)<(figure|summary)>.*?</\\1>", "", (mirror.data / "report.html").read_text())
+        """Also the texts of each card of the page: its sentence, its legend, and its tables."""
+        page = re.sub("(?s)<(svg|summary)\\b.*?</\\1>", "", (mirror.data / "report.html").read_text())
         found = [re.findall(r">([^<>]*[^<>\s][^<>]*)<", one) for one in page.split('<section class="card" ')[1:]]
         return "\n".join([out.strip(), *(unescape(" | ".join(texts)) for texts in found)])
 
@@ -177,9 +177,11 @@ def test_each_card_of_the_report(mirror, answers, monkeypatch):
     load(119, 30, "enwiki", *(lake.change(page, f"P {page}", 7140 + page) for page in range(40)))
     moved = [lake.change(7, "Old_name", 7203, "delete", event_id="m"), lake.change(7, "New name", 7203, event_id="m")]
     moved += [lake.change(8, "P", 7202, "delete", event_id="n"), lake.change(8, "Q", 7202, event_id="n")]
-    gone, last = lake.change(9, "Gone", 7204, "delete"), lake.change(1, "P_1", 7201, editor_name="b", url="https://x")
+    gone = lake.change(9, "Gone", 7204, "delete", event_id=None)
+    last = lake.change(1, "P_1", 7201, editor_name="b", url="https://x", event_id=None)
     load(120, 30, "enwiki", last, *moved, gone, rejects=[b"z"])
     warehouse.record_statuses([HourStatus(lake.hour(1), "frwiki", 14, HourState.MISSING, "Lost.")])
+    warehouse.record_statuses([HourStatus(lake.hour(-1), "wikidatawiki", 0, HourState.EMPTY, "")], ENTITY_CHANGES)
     load(120, 90, "frwiki", lake.change(1, "A", 7201), rejects=[b"x", b"y"])
     warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 60)], [lake.change(2, "B", 60)]], "frwiki", 14))
     warehouse.load_lookups([lake.lookups(7300, ("A", None), namespace=14)])
@@ -266,17 +268,6 @@ def test_a_dry_run_counts_files_units_and_disk_space_of_hours_and_snapshots(answ
     monkeypatch.setattr(discovery, "lacking_hours", lambda *_: [START - timedelta(hours=1)])
     monkeypatch.setattr(discovery, "snapshots_to_fetch", lambda *_, **__: {SNAPSHOT_ARTICLES: ["x"]})
     answers("dry run")
-
-
-def test_a_list_shows_the_fields_of_all_its_entries(answers, monkeypatch):
-    found = SimpleNamespace(records=[{"a": 1}, {"b": ["é"], "a": None}])
-    own = {"namespace_id": 0, "approximate_bytes": 2 * 10**9, "chunks": (), "version": "b" * 32, "date_modified": START}
-    each = [SimpleNamespace(identifier=f"{one}_0", project_id=one, **own) for one in ("enwiki", "wikidatawiki")]
-    lists, listing = SimpleNamespace(records=lambda _path, _query: found), SimpleNamespace(listing=lambda _: each)
-    client = SimpleNamespace(lists=lists, snapshots=listing)
-    monkeypatch.setattr(connection, "client", lambda *_, **__: nullcontext(client))
-    monkeypatch.setattr(connection, "check_names", Mock())
-    answers("lists")
 
 
 def test_a_download_of_snapshots_is_what_the_options_say(tmp_path, scripted, monkeypatch):

@@ -1,5 +1,6 @@
 """The page about the mirror: what it says, that nothing in it is trusted or comes from elsewhere, and its size."""
 
+import json
 import re
 import shutil
 from collections import Counter
@@ -232,8 +233,9 @@ def test_a_year_of_many_projects_fits_into_two_megabytes(mirror):
     wrote, page = made(mirror, 0, projects=tuple(f"wiki{number}with_a_long_name" for number in range(27)))
     assert "Coverage by day" in page.headings
     assert "in the seven days up to the newest hour. Total: 1 deletion, 0 moves." in page.text
-    weeks = _Axis(START, START + timedelta(days=401))
-    assert (weeks.name, weeks.edges[:2]) == ("week", [START - timedelta(days=6), START + timedelta(days=1)])
+    axes = [_Axis(START, START + timedelta(days=days)) for days in (4, 5, 400, 401)]
+    assert [axis.name for axis in axes] == ["hour", "day", "day", "week"]
+    assert axes[-1].edges[:2] == [START - timedelta(days=6), START + timedelta(days=1)]
     assert f"Only {PLACES} of 28 project namespaces are shown" in page.text
     assert 100_000 < wrote.size_bytes < 2_000_000
 
@@ -258,6 +260,17 @@ def test_a_picture_has_a_shape_for_each_series_and_each_run_of_a_state_in_utc_an
     assert "12:00" in texts
     assert "Nov 2" in texts
     assert not [text for text in texts if "PM" in text]
+
+
+def test_each_chart_has_this_specification(monkeypatch):
+    """Of stacked areas in hours and in bytes, and of a map of one row."""
+    drawn, edges = [], [START + number * ONE for number in range(3)]
+    own = lambda chart, **how: drawn.append({**chart, **how}) or '<svg viewBox="0">x</svg>'  # noqa: E731
+    monkeypatch.setattr(figures.vl_convert, "vegalite_to_svg", own)
+    areas(edges, [[1, None], [2, 3]], "h", "Lag")
+    areas(edges, [[1, 2]], "B", "Sizes")
+    coverage(edges, {"enwiki": ["loaded", "missing"]}, "Hours")
+    assert drawn == json.loads(Path(__file__).with_name("charts.json").read_text())
 
 
 def test_a_check_in_dagster_is_what_status_check_is(whole, monkeypatch, instance):

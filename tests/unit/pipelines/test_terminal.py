@@ -105,11 +105,17 @@ def test_what_ends_a_command_is_said_and_options_choose_how_much_is_logged(run, 
 
 
 def test_records_for_people_are_cut_where_they_are_long_and_say_so(capsys):
-    record = {"a": {"b": "x" * 301, "c": list(range(8)), "d": {}, "e": None}}
+    record = {"a": {"b": "x" * 301, "c": list(range(8)), "d": {}, "e": "x" * 300}}
     content = json.dumps([record, {f"n{number}": number for number in range(201)}]).encode()
     records._show(Listing(content, (), "", datetime.now(UTC)), "text")
     members = [f"a.c.{number}  {number}" for number in range(6)]
-    first = [f"a.b    {'x' * 300}... (301 characters)", *members, "a.c    ... 8 in total", "a.d    {}", "a.e    null"]
+    first = [
+        f"a.b    {'x' * 300}... (301 characters)",
+        *members,
+        "a.c    ... 8 in total",
+        "a.d    {}",
+        f"a.e    {'x' * 300}",
+    ]
     second = [*(f"{f'n{number}':<4}  {number}" for number in range(200)), "... --json prints the complete record."]
     assert capsys.readouterr().out.splitlines() == [*first, "", *second]
 

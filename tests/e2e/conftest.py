@@ -189,9 +189,8 @@ def mounted(tmp_path):
     folder.mkdir()
 
     def mount(options):
-        done = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], capture_output=True, text=True, check=False
-        )
+        words = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
         if done.returncode:
             pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
         return folder

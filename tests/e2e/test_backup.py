@@ -25,9 +25,8 @@ def test_what_was_backed_up_during_loads_and_kills_is_the_same_mirror(call, runn
     for at in (r"build\.duckdb", r"/archive/", r"\d{6}Z$"):
         killed(KILLED_AT, at, "0", "backup", str(to), environ=copied)
         assert not backups.completed(to)
-    call("restore", str(to), environ=copied | {"WME_DATA": str(tmp_path / "none")}).fails(
-        "The folder contains an unfinished backup, which `wme backup` can resume."
-    )
+    told = "The folder contains an unfinished backup, which `wme backup` can resume."
+    call("restore", str(to), environ=copied | {"WME_DATA": str(tmp_path / "none")}).fails(told)
     assert not (tmp_path / "none").exists()
     assert call("backup", str(to), environ=copied).code == 0
     [first] = backups.completed(to)
@@ -105,9 +104,8 @@ def test_what_is_damaged_is_left_out_and_named(call, copied, tmp_path):
     hurt = newest / lake.relative_to(data)
     hurt.write_bytes(b"PAR1" + hurt.read_bytes()[4:-1] + b"?")
     restored = copied | {"WME_DATA": str(tmp_path / "restored")}
-    call("restore", str(to), environ=restored).fails(
-        f"1 file in the backup is missing or damaged:\n  {lake.relative_to(data)}\n"
-    )
+    told = f"1 file in the backup is missing or damaged:\n  {lake.relative_to(data)}\n"
+    call("restore", str(to), environ=restored).fails(told)
     assert not (tmp_path / "restored" / lake.relative_to(data)).exists()
     assert call("sql", "FROM articles LIMIT 1", environ=restored).code == 0
     build, other = newest / "warehouse/build.duckdb", copied | {"WME_DATA": str(tmp_path / "other")}
@@ -130,10 +128,9 @@ def test_a_damaged_note_of_the_backup_or_of_the_service_changes_nothing(call, co
     for content in (b"[]", b"\xff", b"[" * 50_000):
         (data / "state/service.json").write_bytes(content)
         before = contents(data / "archive")
+        told = f"The file {data / 'state/service.json'} is damaged"
         for words in (("run",), ("publish",), ("backup", str(to))):
-            call(*words, environ=copied).fails(
-                f"The file {data / 'state/service.json'} is damaged", "Restore the file from a backup"
-            )
+            call(*words, environ=copied).fails(told, "Restore the file from a backup")
         assert contents(data / "archive") == before
 
 

@@ -65,9 +65,7 @@ def check(tmp_path, runner, seed, *, hours, moments, kills, curious, together=1,
                 campaign.hours.queue = [(some, False) for some in pieces(new, chance, 6)]
                 campaign.hours.queue.insert(chance.randint(0, len(new) // 6), ((chance.choice(new),), True))
                 names = chance.sample(identifiers, len(identifiers))
-                campaign.snapshots.queue = [
-                    tuple(names[place : place + together]) for place in range(0, len(names), together)
-                ]
+                campaign.snapshots.queue = [tuple(names[n : n + together]) for n in range(0, len(names), together)]
                 part = (len(campaign.hours.done) + len(new)) / hours
                 for kind in campaign.kinds:
                     # the second reader never closes its first file
@@ -147,9 +145,8 @@ def check_order(warehouse, wanted, data):
     assert loaded - held == set()
     # beside them, lake files of hours that are compacted may have been made again for a repeated hour
     assert {path for path in held - loaded if path.startswith("compacted")} == set()
-    assert {path.name for path in data.iterdir()} == {
-        *("archive", "dagster", "lake", "state", "warehouse", "warehouse.duckdb")
-    }
+    names = {"archive", "dagster", "lake", "state", "warehouse", "warehouse.duckdb"}
+    assert {path.name for path in data.iterdir()} == names
     assert {path.name for path in (data / "warehouse").iterdir()} == {"build.duckdb"}
     for name in ("warehouse.lock", "publish.lock", "compact.lock"):
         with locked(data / "state" / name, 0.0, "look"):

@@ -136,9 +136,8 @@ def test_run_that_starts_too_early_does_not_move_the_beginning(copy, filled, cal
     query = "SELECT (SELECT count(*) FROM hours), * FROM project_state ORDER BY ALL"
     before = call("sql", query, "--format", "csv", environ=environ).out
     old = hours[0] - timedelta(hours=231)
-    told = call("run", *between(old, old), "--no-reference", environ=environ).fails(
-        "1 of 1 hour failed.", "it retains each hour for two days"
-    )
+    sentences = ("1 of 1 hour failed.", "it retains each hour for two days")
+    told = call("run", *between(old, old), "--no-reference", environ=environ).fails(*sentences)
     # the mirror never had it: no row is left that somebody would take for a loss
     assert lines_of(told, "enwiki") == []
     assert call("sql", query, "--format", "csv", environ=environ).out == before
@@ -187,9 +186,8 @@ def test_failures_agree_with_the_table_and_name_their_dataset(environ, call, ser
     assert all(line.startswith(f"- {hours[2]:%Y-%m-%d %H:00}: ") for line in said[1::2])
     assert not any(question in told.out for question in run.EXAMPLES)
     assert "\n1 hour missing. See `wme status` for commands" in told.out
-    call("run", *between(hours[1], hours[2]), "--no-reference", environ=environ).fails(
-        "Error: 1 of 2 hours failed.", f"\n- {hours[2]:%Y-%m-%d %H:00}: "
-    )
+    sentences = ("Error: 1 of 2 hours failed.", f"\n- {hours[2]:%Y-%m-%d %H:00}: ")
+    call("run", *between(hours[1], hours[2]), "--no-reference", environ=environ).fails(*sentences)
     assert call("status", "--check", "--json", environ=environ).code == 1
     told = call("status", "--check", environ=environ)
     assert told.code == 1
@@ -198,10 +196,8 @@ def test_failures_agree_with_the_table_and_name_their_dataset(environ, call, ser
     full = both | {"WME_MIN_FREE_GB": "999999"}
     told = call("run", "--no-reference", *between(hours[2], hours[2]), environ=full)
     said = told.err.partition("Error: ")[2].splitlines()
-    needs = re.compile(
-        r"(\w+): The run needs about .* must leave 999,999\.0 GB of disk space free \(WME_MIN_FREE_GB\), "
-    )
-    assert [needs.match(line)[1] for line in said] == ["article_changes", "entity_changes"]
+    need = re.compile(r"(\w+): The run needs about .* must leave 999,999.0 GB of disk space free \(WME_MIN_FREE_GB\), ")
+    assert [need.match(line)[1] for line in said] == ["article_changes", "entity_changes"]
 
 
 def test_what_meets_every_dataset_alike_is_said_once(call, copy, filled, hours):

@@ -225,9 +225,8 @@ def test_lines_of_the_sandboxs_guide_answer_as_it_says(tmp_path):
         lines = [line for block in rest for line in block]
         expected = [line.rpartition("#")[2].strip() for line in lines if line.startswith("code ")]
         assert len(expected) > 15
-        script = "set -euo pipefail\n" + "\n".join(lines).replace("http://127.0.0.1:8090", url).replace(
-            "http://localhost:8092", realtime
-        )
+        script = "\n".join(["set -euo pipefail", *lines])
+        script = script.replace("http://127.0.0.1:8090", url).replace("http://localhost:8092", realtime)
         done = ran("bash", "-c", script, cwd=tmp_path, environ={"PATH": os.environ["PATH"]}).done()
         assert re.findall(r"(?<![^\n\]}])(\d{3})$", done.out, re.MULTILINE) == expected
         assert "cannot read" not in done.out

@@ -73,9 +73,8 @@ def test_make_alone_lists_the_commands():
 @pytest.mark.parametrize("version", [(3, 10, 13), (3, 14, 0), (2, 7, 18)])
 def test_an_unsupported_python_is_named_with_the_way_out(tmp_path, version):
     other = tmp_path / "python"
-    other.write_text(
-        f'#!/bin/sh\nexec "{sys.executable}" -c "import sys; sys.version_info = {version}; exec(sys.argv[1])" "$2"\n'
-    )
+    code = f"import sys; sys.version_info = {version}; exec(sys.argv[1])"
+    other.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{code}" "$2"\n')
     other.chmod(0o755)
     told = make("setup", f"PYTHON={other}", f"VENV={tmp_path}/venv")
     assert told.code != 0

@@ -71,9 +71,8 @@ class Counted:
 def length(service, hours, tmp_path_factory):
     account = Account(service, "undisturbed", f"Passw0rd-{os.urandom(8).hex()}")
     service.accounts.create(account.username, account.password, groups=["group_3"])
-    counted = Counted(
-        ("run", *between(hours[0], hours[-1])), account.environ(lay(tmp_path_factory.mktemp("undisturbed") / "data"))
-    )
+    environ = account.environ(lay(tmp_path_factory.mktemp("undisturbed") / "data"))
+    counted = Counted(("run", *between(hours[0], hours[-1])), environ)
     _, err = counted.process.communicate(timeout=PATIENCE_SECONDS)
     assert counted.process.returncode == 0, err
     return int(counted.told())

@@ -47,9 +47,8 @@ def downloads(service):
 
 
 def test_list_shows_the_mirrored_snapshots_and_names_the_projects_that_have_none(environ, call, service):
-    told = call("snapshots", "list", environ=environ | {"WME_PROJECTS": "enwiki,nowiki"}).fails(
-        "The service has no snapshots for nowiki in the mirrored namespaces (0)."
-    )
+    sentence = "The service has no snapshots for nowiki in the mirrored namespaces (0)."
+    told = call("snapshots", "list", environ=environ | {"WME_PROJECTS": "enwiki,nowiki"}).fails(sentence)
     header, row = told.out.splitlines()
     assert header.split() == [*("identifier", "project", "namespace", "size", "chunks", "version", "modified", "(UTC)")]
     *place, size, unit, chunks, version, day, moment = row.split()
@@ -58,9 +57,8 @@ def test_list_shows_the_mirrored_snapshots_and_names_the_projects_that_have_none
     assert day.startswith("20")
     assert moment.count(":") in {1, 2}
     call("snapshots", "list", "--project", "nowiki", environ=environ).fails("`wme snapshots list --all`", out="")
-    call("snapshots", "list", "--project", "enwikki", environ=environ).fails(
-        "no project enwikki (did you mean enwiki?). Nothing was fetched. Correct --project.", out=""
-    )
+    sentences = "no project enwikki (did you mean enwiki?). Nothing was fetched. Correct --project."
+    call("snapshots", "list", "--project", "enwikki", environ=environ).fails(sentences, out="")
     told = call("snapshots", "list", "--all", "--json", environ=environ)
     listed = [json.loads(line) for line in told.out.splitlines()]
     assert {(s["project_id"], s["namespace_id"]) for s in listed} == {(p, n) for p in PROJECTS for n in (0, 14)}
@@ -130,9 +128,8 @@ def test_download_lands_verified_files_and_the_second_fetches_nothing(environ, c
     assert environ["WME_PASSWORD"] not in told.out + told.err
     assert "X-Amz" not in told.out + told.err
 
-    told = call("snapshots", "download", NAME, environ=environ).done(
-        "All files exist", "fetched 0 of them (0 B) for 0 chunk units."
-    )
+    told = call("snapshots", "download", NAME, environ=environ)
+    told.done("All files exist", "fetched 0 of them (0 B) for 0 chunk units.")
     assert "download " not in told.err
     assert len(downloads(service)) == count
 
@@ -179,9 +176,8 @@ def test_download_of_several_as_json_costs_a_run_nothing(environ, call, archive)
 def test_nothing_is_begun_that_the_quota_cannot_finish(environ, call, service, account, archive, chunk_counts):
     count = chunk_counts[NAME]
     quota(account, chunk=count - 2, snapshot=0)
-    call("snapshots", "download", NAME, environ=environ).fails(
-        f"costs {count} chunk units, but the account has {count - 2} left"
-    )
+    told = f"costs {count} chunk units, but the account has {count - 2} left"
+    call("snapshots", "download", NAME, environ=environ).fails(told)
     assert downloads(service) == []
     assert not archive.exists()
 

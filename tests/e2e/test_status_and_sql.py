@@ -52,9 +52,8 @@ def test_status_with_settings_that_do_not_fit_the_folder(filled, call):
         "! The service's list of projects does not contain enwikki, so no files will arrive. Correct WME_PROJECTS",
         "! The service's list of namespaces does not contain 5, so no files will arrive. Correct WME_NAMESPACES",
     )
-    call("status", environ=filled[0] | {"WME_BASE_URL": "https://api.enterprise.wikimedia.com"}).done(
-        "contains data from", "Set WME_DATA to another folder"
-    )
+    told = call("status", environ=filled[0] | {"WME_BASE_URL": "https://api.enterprise.wikimedia.com"})
+    told.done("contains data from", "Set WME_DATA to another folder")
 
 
 def test_status_of_a_gap(filled, call, copy, hours):

@@ -33,9 +33,8 @@ def test_moved_folder_is_mended_in_place(call, copied, tmp_path):
 
     moved = copied | {"WME_DATA": str(tmp_path / "moved, it's here")}
     shutil.move(copied["WME_DATA"], moved["WME_DATA"])
-    call("sql", BODIES, environ=moved).fails(
-        "Only files of this mirror's lake can be read", "run `wme relocate` to update the lake paths in this file"
-    )
+    advice = "run `wme relocate` to update the lake paths in this file"
+    call("sql", BODIES, environ=moved).fails("Only files of this mirror's lake can be read", advice)
     assert "now refers to the moved lake and reads 4 files" in call("relocate", environ=moved).out
     assert call("sql", BODIES, "--format", "csv", environ=moved).out == before.out
 
@@ -66,15 +65,13 @@ def test_run_that_does_not_publish_says_so_and_publish_does(call, copied, hours)
 
     assert published() == "2"
     # the table tells what was loaded, published or not
-    ran = call("run", "--from", newest, environ=hourly).done(
-        f"{hours[2]:%Y-%m-%d %H}", "The loaded data will be published by the first run after"
-    )
+    ran = call("run", "--from", newest, environ=hourly)
+    ran.done(f"{hours[2]:%Y-%m-%d %H}", "The loaded data will be published by the first run after")
     assert published() == "2"
     assert "missing" not in ran.out  # told of the pipeline's own file as well
     told = call("publish", environ=hourly).done()
-    assert re.search(
-        r"warehouse\.duckdb was published at .* UTC\. New data will be published by the first run after", told.out
-    )
+    next_one = "New data will be published by the first run after"
+    assert re.search(rf"warehouse\.duckdb was published at .* UTC\. {next_one}", told.out)
     assert published() == "3"
     runs = Path(copied["WME_DATA"]) / "dagster/history/runs"
     before = sorted(runs.iterdir())
@@ -87,18 +84,15 @@ def test_replaced_files_are_listed_and_then_removed_but_not_while_a_backup_copie
     old = replaced_file(data)
     before = sorted(data.glob("lake/**/*.parquet"))
     wide, at_once = copied | {"COLUMNS": "300"}, copied | {"WME_GRACE_HOURS": "0"}
-    told = call("clean", "--dry-run", environ=wide).done(
-        "0 files would be removed now (0 B). Kept during the grace period of 24 hours: 1 replaced file (21 B)."
-    )
+    told = call("clean", "--dry-run", environ=wide)
+    told.done("0 files would be removed now (0 B). Kept during the grace period of 24 hours: 1 replaced file (21 B).")
     assert old.relative_to(data).as_posix() in told.out.replace("\n", "")
     call("clean", environ=wide).done("hours: 1 replaced file")
     with copying(data):
-        call("clean", environ=at_once).done(
-            "A backup is in progress. No files are removed until the backup has finished.", "0 files removed (0 B)."
-        )
-        call("forget", "frwiki", "--yes", environ=copied | {"WME_PROJECTS": "enwiki"}).fails(
-            "is in progress. Nothing was removed."
-        )
+        refused = "A backup is in progress. No files are removed until the backup has finished."
+        call("clean", environ=at_once).done(refused, "0 files removed (0 B).")
+        told = call("forget", "frwiki", "--yes", environ=copied | {"WME_PROJECTS": "enwiki"})
+        told.fails("is in progress. Nothing was removed.")
     assert sorted(data.glob("lake/**/*.parquet")) == before
     call("clean", environ=at_once).done("1 file removed (21 B).")
     assert sorted(data.glob("lake/**/*.parquet")) == [path for path in before if path != old]
@@ -223,9 +217,8 @@ def test_a_dropped_project_leaves_nothing_and_the_other_one_as_it_was(call, both
         (first / name).write_bytes(b"of another")
     before, everything = of("enwiki"), files(data)
     its = {name for name in everything if re.search(r"/\.?frwiki_namespace_", name)}
-    call("forget", "frwiki", "--yes", environ=both | {"WME_PROJECTS": "enwiki,frwiki"}).fails(
-        "frwiki is in WME_PROJECTS, so the next run would load the project again. Nothing was removed."
-    )
+    told = call("forget", "frwiki", "--yes", environ=both | {"WME_PROJECTS": "enwiki,frwiki"})
+    told.fails("frwiki is in WME_PROJECTS, so the next run would load the project again. Nothing was removed.")
     for words, answer in ((["--dry-run"], ""), ([], "n\n")):
         told = call("forget", "frwiki", *words, environ=both, stdin=answer, history=True).done()
         facts = dict(line.split(":", 1) for line in told.out.splitlines() if ":" in line)
@@ -244,25 +237,22 @@ def test_a_dropped_project_leaves_nothing_and_the_other_one_as_it_was(call, both
     rejects = "SELECT count(*) FROM rejects WHERE project_id = 'frwiki'"
     assert call("sql", rejects, "--format", "csv", environ=both).out.splitlines()[1] == "0"
     lone = f"archive/batches/date={hours[2]:%Y-%m-%d}/hour={hours[2]:%H}"
-    assert files(data) == {
-        name: digest for name, digest in everything.items() if name not in its and not name.startswith(lone)
-    }
+    others = everything.keys() - its
+    assert files(data) == {name: everything[name] for name in others if not name.startswith(lone)}
     assert not (data / lone).exists()
     assert not list((data / "lake").rglob("*frwiki*"))
     call("forget", "frwiki", "--yes", environ=both, history=True).done(" contains no data for frwiki.")
     assert files(data, "reference")
-    call(
-        "run", "--from", f"{hours[2]:%Y-%m-%dT%H}", "--no-reference", environ=both | {"WME_PROJECTS": "enwiki,frwiki"}
-    ).done()
+    mirrored = both | {"WME_PROJECTS": "enwiki,frwiki"}
+    call("run", "--from", f"{hours[2]:%Y-%m-%dT%H}", "--no-reference", environ=mirrored).done()
     assert of("frwiki")["articles"][0] > 0
 
 
 def test_kills_while_a_project_is_dropped_are_made_good_by_calling_it_again(call, killed, both, hours):
     data = Path(both["WME_DATA"])
     # the list of an hour is kept that another project was looked for in
-    Warehouse(data).record_statuses(
-        [HourStatus(hours[2], "enwiki", 0, HourState.ABSENT, "Quiet.")], dataset=datasets.ARTICLE_CHANGES
-    )
+    absent = HourStatus(hours[2], "enwiki", 0, HourState.ABSENT, "Quiet.")
+    Warehouse(data).record_statuses([absent], dataset=datasets.ARTICLE_CHANGES)
     kept = {name: digest for name, digest in files(data).items() if "frwiki" not in name}
     pages = BODIES.replace("count(*)", "count(*), count(html)")
     left = []

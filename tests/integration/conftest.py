@@ -22,10 +22,8 @@ NOW = datetime(2026, 1, 5, 7, 30, tzinfo=UTC)
 
 @pytest.fixture(scope="session")
 def _shared_sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    settings = Settings(
-        state=tmp_path_factory.mktemp("sandbox"), now=NOW, projects=PROJECTS, changes_per_hour=60, body_bytes=2000
-    )
-    with running(settings) as sandbox:
+    few = {"projects": PROJECTS, "changes_per_hour": 60, "body_bytes": 2000}
+    with running(Settings(state=tmp_path_factory.mktemp("sandbox"), now=NOW, **few)) as sandbox:
         yield sandbox
 
 

@@ -17,9 +17,7 @@ from tests.unit.lake.conftest import tar_bytes
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MAKER = ROOT.parent / "shared" / "tools" / "make_archive.py"
 
-needs_maker = pytest.mark.skipif(
-    not MAKER.exists(), reason="the tool that makes archives of real pages is not beside this checkout"
-)
+needs_maker = pytest.mark.skipif(not MAKER.exists(), reason="no tool for archives of real pages beside this checkout")
 
 CONVERT = """
 import json, sys

@@ -288,9 +288,8 @@ def carrying(daemon: Daemon) -> Callable[[str], dict[str, list[Any]]]:
         sensor = daemon.defs.resolve_sensor_def(f"carry_to_{layer}")
         assert isinstance(sensor, dg.AutomationConditionSensorDefinition)
         assert sensor.default_status is dg.DefaultSensorStatus.STOPPED
-        found = dg.evaluate_automation_conditions(
-            daemon.defs, daemon.instance, asset_selection=sensor.asset_selection, cursor=cursors.get(layer)
-        )
+        of = {"asset_selection": sensor.asset_selection, "cursor": cursors.get(layer)}
+        found = dg.evaluate_automation_conditions(daemon.defs, daemon.instance, **of)
         cursors[layer] = found.cursor
         keys = sensor.asset_selection.resolve(daemon.defs.resolve_asset_graph())
         assert {key.path[0] for key in keys} == {layer}

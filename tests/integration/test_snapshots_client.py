@@ -248,9 +248,7 @@ def test_a_process_that_is_ended_costs_one_unit_for_each_file_in_flight(
         ({2: 500, 4: 422}, 1, errors.ServiceUnavailable, 1),
     ],
 )
-def test_files_of_a_snapshot_are_tried_again_when_all_that_failed_may_pass(
-    client, sandbox, plan, faults, rounds, raised, attempts
-):
+def test_files_are_tried_again_when_all_that_failed_may_pass(client, sandbox, plan, faults, rounds, raised, attempts):
     paths = {n: f"/v2/snapshots/{NAME}/chunks/{plan.files[n].identifier}/download" for n in faults}
     for n, status in faults.items():
         sandbox.faults.add(path=paths[n], kind="status", status=status, count=rounds * (QUICK.retries + 1))

@@ -40,9 +40,7 @@ def test_a_snapshot_that_was_replaced_while_another_was_fetched_is_planned_again
 
 
 @pytest.mark.parametrize(("status", "begun"), [(403, []), (404, NAMES[1:])], ids=["of all", "of one"])
-def test_what_every_other_snapshot_would_meet_ends_it_and_what_one_meets_alone_does_not(
-    client, sandbox, together, status, begun
-):
+def test_what_each_snapshot_would_meet_ends_it_and_what_one_meets_does_not(client, sandbox, together, status, begun):
     sandbox.faults.add(path=f"/v2/snapshots/{NAMES[0]}/download", kind="status", status=status)
     report = fetch(client, together)
     assert ([name for name, _ in report.failures], [plan.identifier for plan, _ in report.done]) == (NAMES[:1], begun)

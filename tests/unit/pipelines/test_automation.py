@@ -88,11 +88,10 @@ def test_hours_are_asked_for_up_to_the_newest_list_that_is_there():
 
 
 SPENT = "The account has used 1,001 of its 1,000 batch units."
+QUOTAS = [(None, None), (Quota(9, None), None), (Quota(9, 10), None), (Quota(1001, 1000), SPENT)]
 
 
-@pytest.mark.parametrize(
-    ("quota", "told"), [(None, None), (Quota(9, None), None), (Quota(9, 10), None), (Quota(1001, 1000), SPENT)]
-)
+@pytest.mark.parametrize(("quota", "told"), QUOTAS)
 def test_failed_hours_are_asked_for_again_if_names_and_units_allow_it(tmp_path, monkeypatch, quota, told):
     checked = []
     monkeypatch.setattr(connection, "check_names", lambda _client, _layout, *names: checked.append(names))

@@ -28,10 +28,8 @@ ENTRIES = [models.Record.model_validate(one) for one in ({"a": 1.5}, {"b": ["é"
 LISTED = Listing('[{"a":1.50, "b": null},\n{"c": "é"}]\n'.encode(), ENTRIES, "", START)
 
 
-def told(value):
-    return (
-        value.name if isinstance(value, Dataset) else hour_text(value) if isinstance(value, datetime) else repr(value)
-    )
+def told(one):
+    return one.name if isinstance(one, Dataset) else hour_text(one) if isinstance(one, datetime) else repr(one)
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.partition("\n")[0])
@@ -49,12 +47,9 @@ def test_a_command_asks_for_what_its_words_say(tmp_path, monkeypatch, call):
     given = dict(one.split("=") for one in environ.split()) or UNSCOPED
     done = CliRunner(env=given | {"WME_DATA": str(tmp_path)}).invoke(cli.wme, words.split())
     # without the settings, clients and folders with which those functions begin
-    calls = [
-        (name, [one for one in own if isinstance(one, int | tuple | Dataset)], more)
-        for name, own, more in before.mock_calls
-    ]
-    asked = [
-        f"{name}({', '.join([*map(told, own), *(f'{key}={told(value)}' for key, value in more.items())])})"
-        for name, own, more in (*calls, *client.mock_calls)
-    ]
-    assert [*asked, *(re.sub(" +", " ", one).strip() for one in done.output.splitlines())] == wanted
+    of_words = int | tuple | Dataset
+    calls = [(name, [one for one in own if isinstance(one, of_words)], more) for name, own, more in before.mock_calls]
+    seen = []
+    for name, own, more in (*calls, *client.mock_calls):
+        seen.append(f"{name}({', '.join([*map(told, own), *(f'{key}={told(value)}' for key, value in more.items())])})")
+    assert seen + [re.sub(" +", " ", one).strip() for one in done.output.splitlines()] == wanted

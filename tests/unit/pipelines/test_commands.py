@@ -194,13 +194,13 @@ def test_each_card_of_the_report(mirror, answers, monkeypatch):
 def test_a_stream_is_kept_as_the_options_say(mirror, answers, monkeypatch):
     given, steps = {}, [SimpleNamespace(row_count=count) for count in (2, 1_000)]
     monkeypatch.setattr(stream, "format_step", lambda step, lag: f"{step.row_count} of {lag}")
-    monkeypatch.setattr(
-        stream,
-        "keep",
-        lambda *own, say, **more: (
-            given.update(more, own=own, was=given.get("since")) or [say(one, 1.5) for one in steps]
-        ),
-    )
+
+    def keep(*own, say, **more):
+        given.update(more, own=own, was=given.get("since"))
+        for step in steps:
+            say(step, 1.5)
+
+    monkeypatch.setattr(stream, "keep", keep)
     answers("stream", partial(re.sub, "(?m)^[0-9:]{8} ", ""))
     ages = datetime.now(UTC) - given["was"], datetime.now(UTC) - given["since"] - timedelta(hours=2)
     assert all(timedelta(0) <= age < timedelta(minutes=5) for age in ages)
@@ -326,10 +326,8 @@ def test_a_rebuild_of_everything_alone_makes_the_build_file_complete_and_each_re
     mirror.load_all((0, 2))
     monkeypatch.setattr(rebuild, "load_archived", lambda *_: rebuild.Rebuilt())
     for only, is_complete in (({}, False), (None, True)):
-        with mirror.warehouse._connector.build("lose data") as connection:
-            connection.execute(
-                "UPDATE internal.meta SET is_complete = false; DELETE FROM hours WHERE state <> 'loaded'"
-            )
+        with mirror.warehouse._connector.build("lose data") as build:
+            build.execute("UPDATE internal.meta SET is_complete = false; DELETE FROM hours WHERE state <> 'loaded'")
         close_all()
         rebuild.rebuild(Settings(data=mirror.data, projects=("enwiki",)), only)
         states = [row.state for row in mirror.warehouse.coverage(published=False)]

@@ -92,6 +92,9 @@ def test_the_token_is_refreshed_with_margin_and_not_before(make_client, client, 
         clock.advance(seconds=seconds)
         client.lists.reference("codes")
         assert refreshes(fake) == count
+    fake.script("/v1/token-refresh", json_reply({"access_token": None}))
+    with pytest.raises(errors.UnexpectedAnswer, match="access_token: Input should"):
+        client.account.refresh()
 
 
 @pytest.mark.parametrize(
@@ -221,7 +224,9 @@ def test_a_new_password_is_set_where_a_login_asks_for_one(client, make_client, f
     fake.script("/v1/new-password-required", json_reply({"access_token": "a", "expires_in": 5}))
     with pytest.raises(errors.UnexpectedAnswer, match="no refresh token"):
         client.account.new_password("Another-Pass-2!")
-    assert client.account.new_password("Another-Pass-2!").logged_in
+    client = make_client(password=None)
+    fake.script("/v1/new-password-required", error_reply(401, "Unauthorized."))  # the session has ended
+    assert client.account.new_password("Another-Pass-2!", PASSWORD).logged_in
     fake.revoke()
     assert len(client.lists.reference("codes")) == 1
     assert fake.password == "Another-Pass-2!"

@@ -146,6 +146,14 @@ def test_breaks_are_added_up_if_hardly_any_bytes_arrive_between_them(client, fak
     assert ranges_asked(fake)[1:] == [f"bytes={n * piece}-" for n in range(1, requests)]
 
 
+def test_bytes_that_come_again_are_not_new_ones(client, fake, hour, target):
+    batch = models.Batch.model_validate(fake.add(NAME, bytes(3 * WORTH)))
+    fake.ranges = False
+    fake.cut(*[2 * WORTH, 0] * 4)
+    with pytest.raises(errors.ServiceUnavailable, match="failed 4 times in a row"):
+        client.hours.download(hour, batch, target)
+
+
 @pytest.mark.parametrize("weak", [True, False])
 def test_only_a_strong_etag_is_asked_to_match(client, fake, hour, batch, target, content, weak):
     etag = 'W/"a"' if weak else '"a"'
@@ -187,8 +195,9 @@ def test_a_part_of_other_bytes_is_fetched_whole_and_once(client, fake, hour, bat
 
 
 @pytest.mark.parametrize("cut", [None, 1000])
-def test_a_file_replaced_meanwhile_is_taken_under_its_new_version(client, fake, batch, target, hour, content, cut):
-    new = content[::-1]
+def test_a_file_replaced_meanwhile_is_taken_under_its_new_version(client, fake, batch, target, hour, cut, caplog):
+    caplog.set_level("INFO")
+    new = CONTENT[::-1]
     fake.cut(cut, then=lambda: fake.add(NAME, new))
     if cut is None:
         fake.add(NAME, new)
@@ -197,6 +206,9 @@ def test_a_file_replaced_meanwhile_is_taken_under_its_new_version(client, fake, 
     assert (done.path.name, done.path.read_bytes()) == (f"{NAME}.{done.version[:8]}.tar.gz", new)
     assert cut or resolves(fake) == 1  # the bytes fetched first were those of the new record
     only_landed(done.path)
+    told = [f"The download of {NAME} was interrupted at byte 1000."] * (cut is not None)
+    told.append(f"The service replaced {NAME} during its download.")
+    assert caplog.messages[1:] == [*told, f"Fetched {NAME} (400000 bytes, {2 if cut else 1} signed URLs)."]
     fake.script("/objects/*", Reply(200, b"neither"))
     again = client.hours.download(hour, batch, target)  # is there already, which is known after a unit
     assert (again.path, again.fetched, again.unit_count) == (done.path, False, 1)

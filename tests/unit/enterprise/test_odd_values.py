@@ -38,7 +38,7 @@ SIZES = ["Infinity", "-Infinity", "NaN", "1e999", "-1", "1e300", '"much"', "[]",
     [
         ("version", "../../x"), ("version", "a" * 10_000), ("version", "\0"), ("version", "7"),
         ("version", "D41D8CD98F00B204E9800998ECF8427E"), ("version", None), ("identifier", "../x"),
-        ("identifier", "/etc/passwd"), ("identifier", "a" * 10_000), ("identifier", "a\0b"), ("identifier", "a\n"),
+        ("identifier", "/etc/passwd"), ("identifier", "a" * 181), ("identifier", "a\0b"), ("identifier", "a\n"),
         ("identifier", ".hidden"), ("identifier", ""), ("identifier", "ä"), ("identifier", "a\u202eb"),
         ("identifier", None), ("identifier", ["enwiki_namespace_0"]), ("is_part_of", None), ("is_part_of", "enwiki"),
         ("is_part_of", {"identifier": 7}), ("is_part_of", {"identifier": "../x"}),

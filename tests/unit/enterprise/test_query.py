@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from resources.enterprise import Filter, Limits, Query, endpoints, errors
+from resources.enterprise import Filter, Limits, Query, endpoints, errors, models
 from resources.enterprise.query import Kind
 from tests.unit.enterprise.loopback import error_reply, json_reply
 
@@ -113,17 +113,19 @@ def test_a_title_is_one_part_of_the_path(make_client, fake, name):
 @pytest.mark.parametrize(("kind", "identifier"), [("items", "Q42"), ("properties", "P31"), ("labels", "P31")])
 def test_an_entity_comes_as_an_object_or_in_an_array(client, fake, answer, kind, identifier):
     fake.script(f"/v2/wikidata/{kind}/{identifier}", json_reply(answer))
-    [found] = client.lookups.entity(kind, identifier, Query(fields=("entity.*",)))
-    assert found["entity"]["identifier"] == "Q42"
+    listing = client.lookups.entity(kind, identifier, Query(fields=("entity.*",)))
+    assert [found["entity"]["identifier"] for found in listing] == ["Q42"]
+    assert listing.typed(models.Record) == listing.records
 
 
 def test_no_such_title_or_entity(client, fake):
     fake.script("/v2/*", *[error_reply(404, "Not Found")] * 5)
-    for call, query in ((client.lookups.articles, None), (client.lookups.structured, Query(fields=("name",)))):
+    for call, query in ((client.lookups.articles, None), (client.lookups.structured, Query(limit=3))):
         with pytest.raises(errors.NotFound, match=r"No project has an article called 'B'\. .*case-sensitive.*not re"):
             call("B", query)
         with pytest.raises(errors.NotFound, match="called 'B' that matches the filters"):
             call("B", Query(filters={"in_language.identifier": "xx"}))
+    assert fake.api.seen("/v2/structured-contents/B")[0].json == {"limit": 3}
     with pytest.raises(errors.NotFound, match="list Q999 among Wikidata's items"):
         client.lookups.entity("items", "Q999")
 

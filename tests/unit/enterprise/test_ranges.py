@@ -37,13 +37,8 @@ def bytes_asked(requests):
 
 def test_the_ranges_of_a_large_file_are_all_open_at_once(split, fake, batch, target, hour, content):
     together = threading.Barrier(3, timeout=120)  # breaks, and fails the test, unless three requests wait here
-
-    def waiting(request):
-        together.wait()
-        return fake.object(request)
-
     seen = []
-    fake.script("/objects/*", fake.object, *[waiting] * 3)
+    fake.script("/objects/*", None, *[lambda _: together.wait() and None] * 3)
     done = split.hours.download(hour, batch, target, seen.append)
     assert target.read_bytes() == content
     assert (done.unit_count, resolves(fake), done.resumed_bytes) == (1, 1, 0)
@@ -94,19 +89,11 @@ def test_a_url_that_several_ranges_find_refused_is_requested_once(split, fake, b
 def test_a_range_that_hangs_does_not_hold_up_the_failure_of_another(make_client, fake, batch, target, hour):
     client = make_client(retry=RetryPolicy(retries=0, read_timeout=100), limits=Limits(**LIMITS))
     stall, hangs = threading.Event(), threading.Event()
-
-    def failing(_):
-        hangs.wait(120)
-        return Reply(503)
-
-    def progress(count):
-        if count == 10:  # ten bytes arrived, and no more will
-            hangs.set()
-
     fake.cut(10, stall=stall)
-    fake.script("/objects/*", *[failing] * 3)
+    fake.script("/objects/*", *[lambda _: hangs.wait(120) and Reply(503)] * 3)
     with pytest.raises(errors.ServiceUnavailable, match=r" 10 downloaded bytes are kept.*status 503"):
-        client.hours.download(hour, batch, target, progress)
+        # ten bytes arrive, and no more will
+        client.hours.download(hour, batch, target, lambda count: count == 10 and hangs.set())
     stall.set()
     assert fake.store.stalls_sat_out == 0
     assert names(target) == [target.name + ".part"]
@@ -122,14 +109,10 @@ def test_a_range_that_waits_is_ended_by_the_failure_of_another(make_client, fake
             waits.set()
             return 10.0
 
-    def gone(_):
-        assert waits.wait(120)
-        return Reply(404)
-
     stall, began = threading.Event(), time.monotonic()
     client = make_client(retry=Patient(read_timeout=20), limits=Limits(**LIMITS))
     lay(target, _300000=b"of a later range")
-    fake.script("/objects/*", fake.object, Reply(503), gone, gone)
+    fake.script("/objects/*", None, Reply(503), *[lambda _: waits.wait(120) and Reply(404)] * 2)
     fake.cut(10, stall=stall)
     with pytest.raises(errors.NotFound):
         client.hours.download(hour, batch, target)
@@ -176,11 +159,16 @@ def test_a_process_killed_while_the_parts_are_joined_is_made_good(split, fake, t
     only_landed(folder / f"{NAME}.tar.gz")
 
 
-def test_a_disk_without_room_to_join_parts_gets_one_range(make_client, fake, batch, target, hour, content, monkeypatch):
+@pytest.mark.parametrize(
+    ("limits", "asked"),
+    [({"keep_free_bytes": 1000}, [None]), ({"range_bytes": 150_000}, ["bytes=0-199999", "bytes=200000-"])],
+)
+def test_ranges_are_not_small_and_a_disk_without_room_to_join_them_gets_one(
+    make_client, fake, batch, target, hour, monkeypatch, limits, asked
+):
     usage = shutil.disk_usage(target.parent.parent.parent)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=SIZE + QUARTER + 999))
     write = os.pwrite  # takes part of it
     monkeypatch.setattr(os, "pwrite", lambda file, data, place: write(file, data[:999], place))
-    make_client(limits=Limits(**LIMITS, keep_free_bytes=1000)).hours.download(hour, batch, target)
-    assert ranges_asked(fake) == [None]
-    assert target.read_bytes() == content
+    assert make_client(limits=Limits(**LIMITS | limits)).hours.download(hour, batch, target).fetched
+    assert ranges_asked(fake) == asked

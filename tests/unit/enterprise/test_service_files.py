@@ -18,16 +18,6 @@ NAME = "enwiki_namespace_0"
 PATH = f"/v2/batches/2026-11-01/05/{NAME}"
 
 
-class Pipe(io.RawIOBase):
-    """Takes at most 1,000 bytes at a time, and can neither be read nor moved in."""
-
-    content = b""
-
-    def write(self, data):
-        self.content += bytes(data[:1000])
-        return min(len(data), 1000)
-
-
 @pytest.fixture
 def packed():
     lines = b"".join(json.dumps({"n": number, "text": "x" * 50}).encode() + b"\n" for number in range(5000))
@@ -36,11 +26,12 @@ def packed():
 
 def test_a_file_is_written_to_any_object_for_one_unit(client, fake, content):
     fake.add(NAME, content)
-    target, came = Pipe(), []
+    written, came = io.BytesIO(), []
+    # takes at most 1,000 bytes at a time, and can neither be read, moved in nor closed
+    target = SimpleNamespace(write=lambda data: written.write(data[:1000]))
     record = client.files.download(PATH, target, came.append)
-    assert target.content == content
+    assert written.getvalue() == content
     assert (record.version, sum(came)) == (hashlib.md5(content).hexdigest(), len(content))
-    assert not target.closed
     fake.add_snapshot("frwiki_namespace_0", content)
     fake.script("*/download", error_reply(429, "Too Many Requests"))
     fake.user |= {"snapshot_requests_count": 16, "snapshot_limit": 15}
@@ -148,3 +139,4 @@ def test_each_download_uses_the_quota_of_the_description(described):
 def test_a_value_that_leads_elsewhere_is_refused(identifier):
     with pytest.raises(errors.InvalidRequest, match="not a valid record identifier"):
         endpoints.record("/v2/codes", identifier)
+    assert endpoints.record("/v2/codes", "a/../b?") == "/v2/codes/a%2F..%2Fb%3F"

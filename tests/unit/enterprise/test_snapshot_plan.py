@@ -20,7 +20,6 @@ from tests.unit.enterprise.loopback import error_reply
 
 NAME = "enwiki_namespace_0"
 FOLDER = Path("/archive/snapshots")
-ROOMY = 10**15
 OLD = "0" * 32
 
 
@@ -41,7 +40,9 @@ class Offer:
         self.chunks = [models.Chunk.model_validate(record(n, size)) for n in reversed(names)]
         self.snapshot = models.Snapshot.model_validate(record(NAME, max(count, 1) * size, chunks=names))
 
-    def plan(self, *, snapshots=None, chunks=None, free=ROOMY, landed=(), left=None, listed=None, form=None, **options):
+    def plan(
+        self, *, snapshots=None, chunks=None, free=10**15, landed=(), left=None, listed=None, form=None, **options
+    ):
         units = {"snapshot": snapshots, "chunk": chunks}
 
         def planned(record):
@@ -193,17 +194,13 @@ def land(folder, name, version, size=10):
     Sidecar(name, version, size, "/v2/snapshots/x/download", datetime(2026, 1, 1, tzinfo=UTC)).write(folder / name)
 
 
-def leave(folder, name, size):
-    (folder / f"{name}.part").write_bytes(b"x" * size)
-
-
 def test_a_folder_is_looked_at_without_reading_archives(tmp_path):
     chunks = sorted(Offer(3).chunks, key=lambda chunk: chunk.identifier)
     names = [name_of(c.identifier, c.version) for c in chunks]
     land(tmp_path, names[0], chunks[0].version)
-    leave(tmp_path, names[1], 30)
+    (tmp_path / f"{names[1]}.part").write_bytes(b"x" * 30)
     (tmp_path / f"{names[1]}.part.100").write_bytes(b"x" * 12)
-    leave(tmp_path, f"{chunks[2].identifier}.{OLD[:8]}.tar.gz", 50)  # another version
+    (tmp_path / f"{chunks[2].identifier}.{OLD[:8]}.tar.gz.part").write_bytes(b"x" * 50)  # another version
     land(tmp_path, f"{chunks[2].identifier}.{OLD[:8]}.tar.gz", OLD)
 
     def found():
@@ -248,7 +245,7 @@ def test_files_of_other_versions_and_forms_are_superseded_and_nothing_else(tmp_p
     plan = Offer(3, folder=tmp_path).plan(form="chunks")
     for piece in plan.files[:2]:
         land(tmp_path, piece.target.name, piece.version)
-    leave(tmp_path, plan.files[2].target.name, 5)
+    (tmp_path / f"{plan.files[2].target.name}.part").write_text("x")
     (tmp_path / f"{plan.files[2].target.name}.part.100").write_text("x")
     plan.manifest.write_text("{}")
     for name in ("notes.txt", f"{NAME}.tar.gz", f"{NAME}0.00000000.tar.gz", "frwiki_namespace_0.00000000.tar.gz"):
@@ -257,7 +254,7 @@ def test_files_of_other_versions_and_forms_are_superseded_and_nothing_else(tmp_p
     land(tmp_path, f"{NAME}_chunk_7.00000000.tar.gz", OLD)
     whole = name_of(NAME, plan.snapshot.version)
     land(tmp_path, whole, plan.snapshot.version)  # the other form of the same version
-    leave(tmp_path, f"{NAME}_chunk_1.00000000.tar.gz", 5)
+    (tmp_path / f"{NAME}_chunk_1.00000000.tar.gz.part").write_text("x")
     (tmp_path / f"{NAME}_chunk_1.00000000.tar.gz.part.100").write_text("x")
     (tmp_path / f"{NAME}.00000000.set.json").write_text("{}")
     one, seven = (f"{NAME}_chunk_{number}.00000000.tar.gz" for number in (1, 7))

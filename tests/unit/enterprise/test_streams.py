@@ -254,17 +254,18 @@ class TestAnswersAndRefusals:
         monkeypatch.setattr(Connection, "_pause", pause)
         monkeypatch.setattr("resources.enterprise.stream_connection.random.uniform", lambda _, most: most - 0.1)
         connection = Connection((3,), pieces, Inbox(100), 100, RetryPolicy(first_wait=1, longest_wait=4))
-        for seconds in (61, 119, 121):  # reopened after a minute of silence, and then after two
-            connection.look(connection.heard_at + seconds, connection.heard_at + seconds)
+        silent = (61, 121, 241, 481, 961, 1921, 3601)  # after a minute of silence, then after two, and so on to an hour
+        for seconds, others in ((62, 31), (61, 32), (119, 119), *((one, one) for one in silent[1:])):
+            connection.look(connection.heard_at + seconds, connection.heard_at + others)
         connection.run()
         connection.look(connection.heard_at + 61, connection.heard_at + 61)
         waits, failing = zip(*seen, strict=True)
         assert (waits, failing) == ((0.9, 1.9, 3.9, 3.9, 0.9), (failing[0],) * 4 + (None,))
         told = [line.removeprefix("Stream connection stream-3 ") for line in caplog.messages]
         assert [line for line in told if "data" in line] == [
-            f"received no data for {seconds} s while others did. It is reopened." for seconds in (61, 121, 61)
+            f"received no data for {seconds} s while others did. It is reopened." for seconds in (*silent, 61)
         ]
-        assert [line.partition(". ")[0] for line in told[2:-1:4]] == ["ended (Busy (503))", "ended"]
+        assert [line.partition(". ")[0] for line in told[7:-1:4]] == ["ended (Busy (503))", "ended"]
 
     def test_a_stream_ends_once_all_its_connections_have_failed_for_long(self, make_client, fake, clock, monkeypatch):
         fake.api.now = lambda: clock() - timedelta(hours=1)

@@ -1,11 +1,13 @@
 """What `workarounds` is for in requests and urllib3. A failure says that one can go or must be adapted."""
 
 import logging
+import pkgutil
 import re
 import socket
 import ssl
 from http.client import HTTPException
 from importlib import metadata
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -19,8 +21,6 @@ from resources.enterprise.http import workarounds
 from resources.enterprise.http.bounds import Deadline, current_deadline
 from resources.enterprise.http.workarounds import causes, reason
 from tests.unit.enterprise.loopback import json_reply
-
-URL = "http://127.0.0.1:9/x"
 
 
 def test_the_table_names_the_versions_that_are_installed():
@@ -43,12 +43,23 @@ def test_tls_is_forgotten_by_a_shutdown():
 
 def test_errors_name_what_they_stem_from():
     """By `reason`, an argument, or as the cause: `causes` follows all of them."""
-    refused = ConnectionRefusedError(111, "Connection refused")
+    refused, broken = ConnectionRefusedError(111, "Connection refused"), OSError(32, "Broken pipe")
     tried = urllib3.exceptions.MaxRetryError(urllib3.HTTPConnectionPool("127.0.0.1"), "/", refused)
     assert causes(requests.exceptions.ConnectionError(tried))[1:] == [tried, refused]
     assert reason(requests.exceptions.ConnectionError(tried)) == "the connection was refused"
-    assert reason(urllib3.exceptions.ProtocolError("Connection broken", OSError(5, "I/O error"))).endswith("I/O error")
+    broken.__cause__ = OSError(5, "I/O error")
+    assert reason(urllib3.exceptions.ProtocolError("Connection broken", broken)) == "the connection failed: I/O error"
     assert not issubclass(HTTPError, requests.exceptions.RequestException)
+
+
+#: Classes of exceptions, and what is said of each.
+REASONS = Path(__file__).with_name("reasons.txt").read_text().splitlines()
+
+
+@pytest.mark.parametrize(("name", "words"), [line.split(": ") for line in REASONS])
+def test_an_error_of_a_library_is_a_reason_in_plain_words(name, words):
+    kind = pkgutil.resolve_name(name)
+    assert reason(kind.__new__(kind)) == words
 
 
 @pytest.mark.parametrize("kind", [ValueError, OverflowError, RecursionError, HTTPError, HTTPException])

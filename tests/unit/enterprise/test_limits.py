@@ -134,20 +134,14 @@ def test_time_spent_on_a_login_is_not_that_of_the_answer(client, fake, clock, se
     clock.advance(days=2)
     fake.revoke()
 
-    def late(request):
+    def late(_):
         seconds.seconds += 200
-        return fake._honest(request)
 
     fake.script("/v1/token-refresh", late)
     fake.script("/v1/login", late)
     assert len(client.lists.reference("codes")) == 1
     assert seconds.seconds == 400 > Limits().answer_seconds
-
-    def refused(_):
-        seconds.seconds += 200
-        return error_reply(401, "Jwt is expired")
-
-    fake.script("/v2/codes", refused)
+    fake.script("/v2/codes", lambda request: late(request) or error_reply(401, "Jwt is expired"))
     fake.script("/v1/token-refresh", late)
     assert len(client.lists.reference("codes")) == 1
     assert seconds.seconds == 800

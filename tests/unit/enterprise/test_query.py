@@ -162,12 +162,8 @@ def test_a_quota_that_is_spent_is_told_from_a_rate_limit_also_if_it_is_spent_mea
     fake.user |= {"ondemand_limit": 9}
     fake.script("/v2/articles/A", refused, refused, json_reply([ARTICLE]))
     assert (len(client.lookups.articles("A")), len(fake.api.seen("/v1/get-user"))) == (1, 2)
-
-    def spend(_request):
-        fake.user["ondemand_requests_count"] = 9
-        return refused
-
-    fake.script("/v2/articles/A", refused, refused, spend, *[refused] * 9)
+    spend = {"ondemand_requests_count": 9}
+    fake.script("/v2/articles/A", *[refused] * 2, lambda _: fake.user.update(spend) or refused, *[refused] * 9)
     with pytest.raises(errors.QuotaExceeded):
         client.lookups.articles("A")
     assert len(fake.api.seen("/v2/articles/A")) == 1 + 3 + 4

@@ -163,9 +163,7 @@ def test_a_process_killed_while_the_parts_are_joined_is_made_good(split, fake, t
     ("limits", "asked"),
     [({"keep_free_bytes": 1000}, [None]), ({"range_bytes": 150_000}, ["bytes=0-199999", "bytes=200000-"])],
 )
-def test_ranges_are_not_small_and_a_disk_without_room_to_join_them_gets_one(
-    make_client, fake, batch, target, hour, monkeypatch, limits, asked
-):
+def test_ranges_are_not_small_and_have_room(make_client, fake, batch, target, hour, monkeypatch, limits, asked):
     usage = shutil.disk_usage(target.parent.parent.parent)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=SIZE + QUARTER + 999))
     write = os.pwrite  # takes part of it

@@ -347,17 +347,13 @@ class TestLongRecords:
         turns, go_on, wait = threading.Semaphore(0), threading.Event(), Connection._wait_for_turn
         inbox, end = Inbox(1 << 30), threading.Event()
 
-        def wait_for_turn(connection):
-            turns.release()
-            return wait(connection)
-
         def pieces(_parts, _deadline, _by_moment):
             yield from [b"x" * (1 << 18)] * 8
             assert go_on.wait(120)
             yield b"x" * (4 << 20) + b"\n"
             end.wait(120)
 
-        monkeypatch.setattr(Connection, "_wait_for_turn", wait_for_turn)
+        monkeypatch.setattr(Connection, "_wait_for_turn", lambda connection: turns.release() or wait(connection))
         connections = [Connection((part,), pieces, inbox, 64 << 20, QUICK) for part in range(10)]
         for connection in connections:
             connection.start()

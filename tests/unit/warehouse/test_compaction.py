@@ -86,9 +86,8 @@ def test_a_day_becomes_one_file_with_the_same_rows_in_all_columns(mirror, again)
     assert [str(mirror.data / "lake" / name) for name in names] == [rows, bodies]
     with duckdb.connect() as alone:
         # repeated events apart, which are in no table
-        written = alone.sql(
-            f"SELECT DISTINCT * FROM read_parquet({lake}, hive_partitioning = false) ORDER BY ALL"
-        ).to_arrow_table()
+        rows_once = f"SELECT DISTINCT * FROM read_parquet({lake}, hive_partitioning = false) ORDER BY ALL"
+        written = alone.sql(rows_once).to_arrow_table()
         query = f"FROM '{rows}' AS one POSITIONAL JOIN '{bodies}' AS other"
         columns = ", ".join(f"{'other' if n in ('html', 'wikitext') else 'one'}.{n}" for n in written.column_names)
         assert alone.sql(f"SELECT {columns} {query} ORDER BY ALL").to_arrow_table().equals(written)

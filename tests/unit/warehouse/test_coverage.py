@@ -157,22 +157,15 @@ def test_project_state_tells_base_gap_and_exact_moments(lake, warehouse, status)
         names = [f"{number}wiki" for number, (_, loaded, *_) in enumerate(PROJECT_STATES) if hour in loaded]
         files = [lake.file(hour, [lake.change(2, "B", 60 * hour)], name) for name in names]
         warehouse.load_hour(lake.hour(hour), files)
-    warehouse.record_statuses(
-        [
-            status(hour, state, project=f"{number}wiki")
-            for number, (_, _, statuses, _) in enumerate(PROJECT_STATES)
-            for hour, state in statuses.items()
-        ]
-    )
+    for number, (_, _, statuses, _) in enumerate(PROJECT_STATES):
+        warehouse.record_statuses([status(*hour, project=f"{number}wiki") for hour in statuses.items()])
     states = {state.project_id: state for state in warehouse.project_states(published=False)}
     assert len(states) == len(PROJECT_STATES)
     for number, (snapshots, *case, expected) in enumerate(PROJECT_STATES):
         found, newest = states[f"{number}wiki"], last.get(f"{number}wiki")
         own = {lake.hour(0) + timedelta(minutes=minute, microseconds=1): minute for minute in snapshots}
-        minutes = [
-            None if moment is None else own.get(moment, (moment - lake.hour(0)) / timedelta(minutes=1))
-            for moment in (found.first_gap_at, found.exact_from_at, found.exact_until_at)
-        ]
+        moments = (found.first_gap_at, found.exact_from_at, found.exact_until_at)
+        minutes = [moment and own.get(moment, (moment - lake.hour(0)) / timedelta(minutes=1)) for moment in moments]
         assert tuple(minutes) == expected, (snapshots, case)
         if newest is not None:
             assert found.exact_from_at in own

@@ -208,9 +208,7 @@ def memory(data):
     memory.connection.close()
 
 
-@pytest.mark.parametrize(
-    "seeds", [(446, 543, 867, 1660), pytest.param(range(1000, 1300), marks=pytest.mark.soak)], ids=len
-)
+@pytest.mark.parametrize("seeds", [(446, 543, 867, 1660), pytest.param(range(1000, 1300), marks=pytest.mark.soak)])
 def test_any_order_repetition_and_redo_gives_the_state_of_the_rule(lake, memory, seeds):
     reached = set()
     for seed in seeds:

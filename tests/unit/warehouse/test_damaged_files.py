@@ -55,9 +55,7 @@ FORMS = {
     "directory": replaced(lambda path: path.mkdir()),
     "FIFO": replaced(os.mkfifo),
     "link to itself": replaced(lambda path: path.symlink_to(path)),
-    "another file": lambda path, content: path.write_bytes(
-        next(path.parents[1].glob("hour=02/*.parquet")).read_bytes()
-    ),
+    "another": lambda path, content: path.write_bytes(next(path.parents[1].glob("hour=02/*.parquet")).read_bytes()),
 }
 
 

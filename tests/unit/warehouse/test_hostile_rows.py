@@ -121,13 +121,9 @@ def test_odd_forms_and_moments_are_answered_and_leave_those_of_others_as_they_ar
 
 def test_sizes_beyond_64_bits_are_null(mirror):
     def edit(project, number, count, before=None):
-        return line(
-            project,
-            number,
-            version={"identifier": number, "number_of_characters": count},
-            previous_version={} if before is None else {"identifier": 1, "number_of_characters": before},
-            event={"identifier": str(number), "type": "update"},
-        )
+        versions = {"version": {"identifier": number, "number_of_characters": count}}
+        versions["previous_version"] = {} if before is None else {"identifier": 1, "number_of_characters": before}
+        return line(project, number, **versions, event={"identifier": str(number), "type": "update"})
 
     largest = 2**63 - 1
     edits = {

@@ -115,9 +115,8 @@ def test_tables_columns_and_comments_are_the_declared_ones(library):
     here = "FROM {} WHERE database_name = 'warehouse' AND schema_name = 'main' AND NOT internal"
     columns = here.format("duckdb_columns()")
     query = f"SELECT table_name, column_name, comment {columns} ORDER BY table_name, column_index"
-    assert library.sql(query).rows == [
-        (name, one.name, one.description) for name, table in sorted(wanted.items()) for one in table
-    ]
+    told = [(name, one.name, one.description) for name, table in sorted(wanted.items()) for one in table]
+    assert library.sql(query).rows == told
     described = library.sql(
         f"SELECT table_name, comment {here.format('duckdb_tables()')} UNION ALL "
         f"SELECT view_name, comment {here.format('duckdb_views()')}"
@@ -152,9 +151,7 @@ def test_views_and_macros_of_another_version_are_made_anew(published, library):
     assert published.sql(query).rows == [("by_us",), ("live_window",)]
     with duckdb.connect(published.build_path) as connection:
         connection.execute("DROP VIEW titles; DROP MACRO TABLE find_article; DROP TABLE about")
-        connection.execute(
-            "CREATE OR REPLACE VIEW article_bodies AS SELECT 'old' AS html; CREATE VIEW once AS SELECT 1"
-        )
+        connection.execute("CREATE OR REPLACE VIEW article_bodies AS SELECT '' AS html; CREATE VIEW once AS SELECT 1")
         connection.execute("CREATE MACRO once_asked(a) AS TABLE SELECT a")
         connection.execute("UPDATE internal.meta SET prepared_version = 'another'")
         connection.execute("UPDATE internal.publication SET value = '\"another\"' WHERE name = 'views_version'")
@@ -216,12 +213,9 @@ def test_publication_waits_for_the_lock(published, lake, name):
     mark = published.published_path.stat().st_ino
     published.record_statuses([HourStatus(lake.hour(3), "enwiki", 0, HourState.NOT_YET)])
     impatient = Warehouse(published.data, lock_timeout=0.05)
-    with (
-        filelock.FileLock(published.data / "state" / name),
-        pytest.raises(
-            WarehouseBusyError, match=r"for more than 0 s, so .* could not publish\. Nothing was changed"
-        ) as caught,
-    ):
+    told = r"for more than 0 s, so .* could not publish\. Nothing was changed"
+    lock = filelock.FileLock(published.data / "state" / name)
+    with lock, pytest.raises(WarehouseBusyError, match=told) as caught:
         impatient.publish()
     assert caught.value.retryable
     assert published.published_path.stat().st_ino == mark

@@ -232,11 +232,8 @@ def test_bodies_of_snapshots_and_hours_are_one_join_away(lake, warehouse):
     warehouse.load_snapshot(lake.snapshot([[lake.change(4, "F", 1, html="f0")]], "frwiki"))
     assert warehouse.publish().lake_file_count == 5
     joined = "articles JOIN article_bodies USING (project_id, article_id, version_id, source_at)"
-    assert warehouse.sql(f"SELECT name, html FROM {joined} ORDER BY name").rows == [
-        ("A", "a1"),
-        ("C", "c0"),
-        ("F", "f0"),
-    ]
+    found = warehouse.sql(f"SELECT name, html FROM {joined} ORDER BY name").rows
+    assert found == [("A", "a1"), ("C", "c0"), ("F", "f0")]
     unique = "SELECT count(*), count(DISTINCT (project_id, article_id, version_id, source_at)) FROM article_bodies"
     assert warehouse.sql(unique).rows == [(7, 7)]
 

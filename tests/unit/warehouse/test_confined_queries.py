@@ -27,10 +27,7 @@ ANSWERED = [
         "SELECT count(*) FROM changes_between('2026-11-01', '2026-11-02'), unnest([1, 2]), generate_series(1, 2)",
         [(12,)],
     ),
-    (
-        "SELECT typeof(version()), upper('a') || lower('B'), json_extract_string('{\"a\":1}', '$.a')",
-        [("VARCHAR", "Ab", "1")],
-    ),
+    ("SELECT typeof(version()), upper('a'), json_extract_string('{\"a\":1}', '$.a')", [("VARCHAR", "A", "1")]),
     ("SELECT count(*) > 9 FROM duckdb_views(), pragma_version()", [(True,)]),
     ("SELECT 'COPY (SELECT 1) TO ''x''; query(''x'')'", [("COPY (SELECT 1) TO 'x'; query('x')",)]),
 ]
@@ -110,12 +107,14 @@ def test_queries_are_answered(mirror):
 
 
 def test_refusals_say_what_to_do(mirror):
-    with pytest.raises(QueryError, match=r"this is COPY\. Nothing was done.*--allow-files"):
-        mirror.sql("COPY (SELECT 1) TO 'x'", is_confined=True)
-    with pytest.raises(QueryError, match=r"query\(\) is not a read-only table function.*--allow-files"):
-        mirror.sql("FROM query('SELECT 1')", is_confined=True)
-    with pytest.raises(QueryError, match=r"Permission Error.*--allow-files removes this restriction.*wme relocate"):
-        mirror.sql("FROM read_text('/etc/hostname')", is_confined=True)
+    for query, told in (
+        ("COPY (SELECT 1) TO 'x'; FROM articles", r"this is COPY, SELECT\. Nothing was done.*--allow-files"),
+        (" ; ", r"and this is nothing\. Nothing was done"),
+        ("FROM query('SELECT 1')", r"query\(\) is not a read-only table function.*--allow-files"),
+        ("FROM read_text('/etc/hostname')", "Permission Error.*--allow-files removes this restriction.*wme relocate"),
+    ):
+        with pytest.raises(QueryError, match=told):
+            mirror.sql(query, is_confined=True)
 
 
 def test_large_queries_spill(mirror, tmp_path, monkeypatch):

@@ -38,6 +38,8 @@ def events(lake, seed):
         if chance.random() < 0.2:
             again = row | {"version_id": chance.choice([5, late])}
             hours[minute // 60, "enwiki", chance.choice([0, 0, 14])].append(again)
+    # of one moment, of which the keys decide
+    hours[2, "enwiki", 0] += [lake.change(41, "T_41", 200, event_id=f"e{n}", abstract=str(n)) for n in range(260, 268)]
     return hours
 
 

@@ -17,6 +17,7 @@ from resources.warehouse import HourStatus, NotPublishedError, QueryError, Wareh
 from resources.warehouse.database.connect import OLDEST_STORAGE
 from resources.warehouse.database.recovery import copy_file
 from resources.warehouse.database.schema import digest
+from resources.warehouse.views import analysts
 from tests.builds import lay
 from tests.unit.warehouse.conftest import mirror_in
 
@@ -132,7 +133,7 @@ def test_tables_columns_and_comments_are_the_declared_ones(library):
             assert {field.name: field.type for field in schema} == {column.name: column.type for column in table}, name
 
 
-def test_views_and_macros_of_another_version_are_made_anew(published, library):
+def test_views_and_macros_of_another_version_are_made_anew(published, library, monkeypatch):
     def made(warehouse):
         here = "database_name = 'warehouse' AND NOT internal"
         return warehouse.sql(
@@ -159,6 +160,11 @@ def test_views_and_macros_of_another_version_are_made_anew(published, library):
     assert made(published) == wanted
     found = "SELECT (SELECT count(*) FROM about) > 5, (SELECT count(*) FROM article_bodies)"
     assert published.sql(found).rows == [(True, 3)]
+    # another type of a column in a table makes another version of the views
+    script, version = analysts._script(datasets.datasets())
+    monkeypatch.setattr(analysts.schema, "digest", lambda: "of other tables")
+    other_script, other_version = analysts._script.__wrapped__(datasets.datasets())
+    assert (other_script == script, other_version == version) == (True, False)
 
 
 def test_unchanged_is_a_no_op_and_each_change_is_not(published, lake, clock):

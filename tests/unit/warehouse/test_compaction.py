@@ -23,7 +23,7 @@ from resources.warehouse import LakeFileError, Warehouse, WarehouseBusyError, na
 from resources.warehouse.compaction.plan import SPANS, Unit, merges
 from resources.warehouse.database.connect import answer
 from tests.builds import ask, shown
-from tests.unit.warehouse.conftest import compact, lake_files, rewritten
+from tests.unit.warehouse.conftest import START, compact, lake_files, rewritten
 
 PROJECTS = ("dewiki", "enwiki")
 #: Makes four files of an hour, which are compacted by themselves; two are not.
@@ -230,7 +230,10 @@ def test_files_gone_or_with_other_rows_are_not_taken_in_and_what_is_loaded_meanw
     assert content(compacted.warehouse) == before
     for made in (compacted, plain):
         load(made, [1], 1, projects=["enwiki"], namespaces=(0,))
-    assert compacted.warehouse.commit_compaction(merge, files, counts, dataset) == 7 == len(merge.parts) - 1
+        made.warehouse.drop_project("dewiki")
+    assert compacted.warehouse.commit_compaction(merge, files, counts, dataset) == 3 == len(merge.parts) - 5
+    query = "SELECT DISTINCT project_id, reason FROM internal.hidden_rows WHERE file_row IS NULL ORDER BY ALL"
+    assert ask(compacted.warehouse, query) == [("dewiki", "dropped"), ("enwiki", "reloaded")]
     assert (content(compacted.warehouse), len(lake_files(compacted.warehouse))) == (content(plain.warehouse), 2)
 
 
@@ -264,12 +267,7 @@ def test_pieces_beyond_number_are_merged_with_few_open_files(tmp_path, monkeypat
         for number in range(70):
             most = max(most, len(list(tmp_path.iterdir())))
             rows = [{"article_id": chance.randint(0, 99), "version_id": number, "file_row": n} for n in range(3)]
-            more = {
-                "project_id": "a",
-                "batch_hour": datetime(2026, 11, 1, tzinfo=UTC),
-                "namespace_id": 0,
-                "text": "x" * 400,
-            }
+            more = {"project_id": "a", "batch_hour": START, "namespace_id": 0, "text": "x" * 400}
             yield pa.RecordBatch.from_pylist([row | more for row in rows])
 
     found, key = [], ("project_id", "article_id", "version_id", "batch_hour", "namespace_id", "file_row")

@@ -13,6 +13,7 @@ import pytest
 
 from resources import datasets, files
 from resources.warehouse import WarehouseFullError, publisher
+from resources.warehouse.database.recovery import copy_file
 from resources.warehouse.publisher import Publisher
 from tests.unit.warehouse.killing_steps import PUBLISHING
 
@@ -57,17 +58,14 @@ def mirror(warehouse, lake):
     return made
 
 
-def test_published_file_is_a_copy_of_the_build_file_and_a_reader_keeps_its_own(closing_warehouse, lake, monkeypatch):
-    """Also where the file system does not support `copy_file_range`."""
+def test_published_file_is_a_copy_of_the_build_file(closing_warehouse, lake, monkeypatch, tmp_path):
+    """A reader keeps its own, also where the file system does not support `copy_file_range`."""
     mirror = Mirror(closing_warehouse, lake)
     mirror.publish()
 
-    def refuse(*_):
-        raise OSError(errno.EXDEV, "not here")
-
     for is_supported in (True, False):
         if not is_supported:
-            monkeypatch.setattr(os, "copy_file_range", refuse)
+            monkeypatch.setattr(os, "copy_file_range", Mock(side_effect=OSError(errno.EXDEV, "not here")))
         with mirror.warehouse.connect_published() as reader, mirror.warehouse.published_path.open("rb") as held:
             content = held.read()
             query = "SELECT count(*), bit_xor(hash(articles)) FROM articles"
@@ -81,6 +79,10 @@ def test_published_file_is_a_copy_of_the_build_file_and_a_reader_keeps_its_own(c
             assert held.read() == content
         assert filecmp.cmp(mirror.warehouse.build_path, mirror.warehouse.published_path, shallow=False)
         mirror.assert_whole()
+    for number in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF):
+        monkeypatch.setattr(os, "copy_file_range", Mock(side_effect=OSError(number, "not here")))
+        copy_file(mirror.warehouse.build_path, tmp_path / "copy")
+        assert filecmp.cmp(mirror.warehouse.build_path, tmp_path / "copy", shallow=False)
 
 
 def test_killed_at_each_step_of_a_publication(mirror, killing):

@@ -87,9 +87,10 @@ def change_tables(path, change="ALTER TABLE loads ADD COLUMN another INTEGER"):
 
 
 change_keys = partial(change_tables, change="COMMENT ON TABLE internal.meta IS 'other formulas'")
+change_kinds = partial(change_tables, change="DROP VIEW project_state; CREATE TABLE project_state (a INTEGER)")
 
 
-@pytest.mark.parametrize("damage", [cut, garble, change_tables, change_keys, os.unlink])
+@pytest.mark.parametrize("damage", [cut, garble, change_tables, change_keys, change_kinds, os.unlink])
 def test_published_file_takes_its_place(published, lake, damage, caplog):
     damage(published.build_path)
     if damage is garble:

@@ -77,6 +77,7 @@ def test_a_snapshot_whose_files_are_free_costs_nothing(client, fake, tmp_path):
         assert (plan.unit_count, plan.units_left, plan.fits_quota, plan.product) == (0, None, True, None)
         assert "The download costs no quota and fetches 11 B" in plan.sentence
         check_together((plan,))
+        assert len(fake.api.seen("*/chunks")) == (form == "chunks"), "their list is read only if it is needed"
     client.snapshots.fetch(plan, plan.files[0])
     plan = client.snapshots.plan(NAME, tmp_path, plan.options, free)
     assert plan.cost == "The download costs no quota and fetches 6 B (1 of 2 files already exist)"

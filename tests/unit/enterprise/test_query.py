@@ -156,12 +156,14 @@ def test_what_is_no_entity_is_not_sent(client, fake, kind, identifier, form):
 def test_a_quota_that_is_spent_is_told_from_a_rate_limit_also_if_it_is_spent_meanwhile(client, fake):
     fake.user |= {"ondemand_requests_count": 8, "ondemand_limit": 7}
     refused = error_reply(429, "Too Many Requests")
+    fake.script("/v2/codes", refused)  # which has units left, and says nothing about those of lookups
+    client.lists.reference("codes")
     fake.script("/v2/articles/A", refused)
     with pytest.raises(errors.QuotaExceeded, match="used 8 of its 7 ondemand units"):
         client.lookups.articles("A")
     fake.user |= {"ondemand_limit": 9}
     fake.script("/v2/articles/A", refused, refused, json_reply([ARTICLE]))
-    assert (len(client.lookups.articles("A")), len(fake.api.seen("/v1/get-user"))) == (1, 2)
+    assert (len(client.lookups.articles("A")), len(fake.api.seen("/v1/get-user"))) == (1, 3)
     spend = {"ondemand_requests_count": 9}
     fake.script("/v2/articles/A", *[refused] * 2, lambda _: fake.user.update(spend) or refused, *[refused] * 9)
     with pytest.raises(errors.QuotaExceeded):

@@ -147,6 +147,14 @@ def test_odd_leftovers_end_in_the_right_file(split, fake, batch, target, hour, c
         assert resumed == 0 or bytes_asked(fake.store.requests) == SIZE - resumed * 1000
 
 
+def test_parts_are_joined_only_where_there_is_room(split, batch, target, hour, monkeypatch):
+    usage, free = shutil.disk_usage("/"), iter([SIZE * 2, SIZE, QUARTER - 1])
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=next(free, SIZE)))
+    with pytest.raises(errors.DiskFull, match="100,000 more bytes are needed, but only 99,999 are free"):
+        split.hours.download(hour, batch, target)
+    assert split.hours.download(hour, batch, target).resumed_bytes == SIZE
+
+
 def test_a_process_killed_while_the_parts_are_joined_is_made_good(split, fake, target, hour, content, batch):
     """Killed before each deletion of a joined part, and each time continued until the next."""
     folder = target.parent / "0" / "archive"

@@ -93,4 +93,5 @@ def test_passwords_and_tokens_go_over_open_connections_to_this_machine_only(fake
         with pytest.raises(errors.InvalidRequest, match=f"WME_{name.upper()}, or set WME_ALLOW_HTTP=1"):
             fake.service(**{name: url})
     assert getattr(fake.service(**{name: f" {url}/ ", "allow_http": True}), name) == url
-    assert fake.service(**{name: "https://api.example.org"})
+    for url in ("https://api.example.org", "http://a.localhost."):
+        assert fake.service(**{name: url})

@@ -149,6 +149,7 @@ class TestRefusalsAndEnds:
             assert first(stream, 1) == [event(0, 1)]
         stream.connections[0].join(120)
         assert not stream.connections[0].is_alive()
+        assert not stream._inbox.put(b"nobody takes it")
         assert fake.api.stalls_sat_out == 0
         silent.set()
         sent = fake.api.seen(STREAM)[0].json

@@ -132,6 +132,7 @@ PROJECT_STATES = [
     ([], [2, 3], {0: HourState.ABSENT}, (None, None, None)),
     ([], [2, 3], {0: HourState.MISSING, 1: HourState.ABSENT, 4: HourState.MISSING}, (240, None, None)),
     ([], [2], {0: HourState.ABSENT, 1: HourState.EMPTY}, (None, None, None)),
+    ([], [2], {0: HourState.EMPTY, 1: HourState.MISSING}, (60, None, None)),
     ([], [], {0: HourState.ABSENT}, (None, None, None)),
     ([], [], {0: HourState.MISSING}, (0, None, None)),
     ([], [], {0: HourState.NOT_YET}, (None, None, None)),

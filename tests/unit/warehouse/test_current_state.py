@@ -329,6 +329,8 @@ def test_a_page_has_its_newest_title_also_where_another_page_took_that(lake, war
         ([lake.change(1, "B", 4)], [(2, "A")], (0, 0, 1)),
         ([lake.change(2, "C", 70)], [(2, "C")], (1, 0, 1)),
         ([lake.change(2, "C", 71, "delete")], [], (0, 1, 0)),
+        # of one moment, the newest revision decides
+        ([lake.change(3, "D", 80), lake.change(3, "D", 80, "delete", version_id=1081)], [], (0, 0, 0)),
     ]
     for hour, (rows, pages, counts) in enumerate(hours):
         warehouse.load_hour(lake.hour(hour), [lake.file(hour, rows)])

@@ -65,7 +65,8 @@ def test_same_version_again_is_a_no_op_that_says_so_and_converted_anew_it_replac
 def test_repeated_pages_count_once_wherever_they_stand(lake, warehouse, state):
     page = lake.change(1, "A", 1, html="<p>a")
     older = lake.change(1, "A", 0, version_id=1001, html="<p>older")
-    load = warehouse.load_snapshot(lake.snapshot([[page, page, lake.change(2, "B", 2, html="b")], [older, page]]))
+    other = page | {"abstract": "other", "html": "<p>of the second file"}
+    load = warehouse.load_snapshot(lake.snapshot([[lake.change(2, "B", 2, html="b"), page, page], [other, older]]))
     assert (load.row_count, load.duplicate_count) == (5, 3)
     assert sum(n for (n,) in ask(warehouse, "SELECT duplicate_count FROM loads")) == 3
     warehouse.apply_changes()
@@ -230,12 +231,14 @@ def test_bodies_of_snapshots_and_hours_are_one_join_away(lake, warehouse):
     warehouse.load_snapshot(replace(again, exported_at=again.exported_at + timedelta(days=1)))
     warehouse.load_hour(lake.hour(1), [lake.file(1, [base[2], lake.change(1, "A", 110, html="a1")], rejects=[b"x"])])
     warehouse.load_snapshot(lake.snapshot([[lake.change(4, "F", 1, html="f0")]], "frwiki"))
-    assert warehouse.publish().lake_file_count == 5
+    undated = lake.snapshot([[lake.change(4, "F", 1, html="f1")]], "frwiki")
+    warehouse.load_snapshot(replace(undated, exported_at=None))
+    assert warehouse.publish().lake_file_count == 6
     joined = "articles JOIN article_bodies USING (project_id, article_id, version_id, source_at)"
     found = warehouse.sql(f"SELECT name, html FROM {joined} ORDER BY name").rows
     assert found == [("A", "a1"), ("C", "c0"), ("F", "f0")]
     unique = "SELECT count(*), count(DISTINCT (project_id, article_id, version_id, source_at)) FROM article_bodies"
-    assert warehouse.sql(unique).rows == [(7, 7)]
+    assert warehouse.sql(unique).rows == [(8, 8)]
 
 
 def test_question_for_one_version_opens_its_files_only(lake, warehouse):

@@ -214,11 +214,12 @@ def test_failed_hours_are_reported_until_they_are_loaded_and_no_others(daemon, m
     assert all(hour_text(lost) in description for description in failed.values())
     status = collect(daemon.settings, 48)
     assert any(f"enwiki namespace 0 {hour_text(lost)}: missing. Its run failed" in text for text in status.troubles)
-    daemon.change(wikidata=True)
-    monkeypatch.setattr(coverage_checks, "failed_hours", lambda *_: {hour})
-    found, text = ask(daemon, "no_failed_hours")["no_failed_hours"], f"1 hour failed: {hour_text(hour)}"
+    daemon.change(wikidata=True, projects=("enwiki", "dewiki"))  # of one project, the newest hour is not early
+    monkeypatch.setattr(coverage_checks, "failed_hours", lambda *_: {hour, newest})
+    text = f"2 hours failed: {hour_text(hour)}, {hour_text(newest)}"
+    found = ask(daemon, "no_failed_hours")["no_failed_hours"]
     assert found.description.startswith(f"article_changes: {text}; entity_changes: {text}. Read the error message ")
-    assert found.metadata["failed"].value == 2
+    assert found.metadata["failed"].value == 4
 
 
 def test_runs_read_the_stream_one_after_the_other(daemon, monkeypatch):

@@ -3,6 +3,8 @@
 A partition that failed shows its own. One that is not named, or named wrongly, leaves no red partition.
 """
 
+from datetime import timedelta
+
 import click
 import dagster as dg
 import pyarrow.parquet as pq
@@ -117,11 +119,16 @@ def test_a_run_spends_no_more_lookups_than_it_may(mirror, tmp_path):
     made = mirror.run("lookups")
     told = {"wanted": 2, "found": 0, "not_found": 0, "failed": 2, "budget_left": 98, "rows": 1}
     assert made.metadata["archive/lookups", None] == told
-    assert made.sentence.startswith("Some pages could not be looked up. Received responses are kept. ")
+    kept = "Received responses are kept. The next run requests the remaining pages. Could not look up 'No such page': "
+    assert made.sentence.startswith(f"Some pages could not be looked up. {kept}")
     mirror.sandbox.faults.clear()
-    for most, left in ((2, 96), (0, 96), (None, 95)):
+    for number, (most, units, left, rows) in enumerate([(2, 1, 97, 2), (0, 9, 97, 1), (None, 9, 95, 3)], 1):
+        mirror.sandbox.accounts.set_quota(mirror.settings.username, "ondemand", limit=units, used=0)
+        moment = now + timedelta(minutes=number)
+        Journals(mirror.layout, moment).add(Asked("enwiki", 0, f"Left {number}", Purpose.WATCH), moment, None)
         mirror.typed = {"ops": {"look_up": {"config": {} if most is None else {"most_lookups": most}}}}
-        assert mirror.run("lookups").metadata["archive/lookups", None]["budget_left"] == left
+        told = mirror.run("lookups").metadata["archive/lookups", None]
+        assert (told["budget_left"], told["rows"]) == (left, rows)
 
 
 def again(mirror, hour, *selection):

@@ -85,9 +85,7 @@ def play(folder, seed):
     with FakeService(lambda: NOW) as fake:
         fake.hostile = streaming
         with EnterpriseClient(fake.service(), folder / "client", clock=lambda: NOW, retry=RETRY) as client:
-            steps = []
-            for _ in range(3):  # a process after the other
-                steps += listen_for(client, ANSWERS // 3)
+            steps = [step for _ in range(3) for step in listen_for(client, ANSWERS // 3)]  # one process after another
             streaming.is_quiet = True
             steps += listen_for(client, LAST)
     names = ["event_partition", "event_offset", "event_id"]

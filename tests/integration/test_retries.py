@@ -95,20 +95,19 @@ def test_a_stream_that_was_refused_the_account_waits_for_a_change(daemon, monkey
 
 
 @pytest.mark.parametrize(
-    ("job", "resource", "name", "value", "sentence"),
+    ("job", "resource", "name", "value", "wanted"),
     [
-        ("hours", "lake", "min_free_gb", -1.0, ("min_free_gb is -1.0; use a number of gigabytes "
-         "from 0 to 1,000,000, for example 5. Nothing was done.")),
-        ("hours", "engine", "threads", 0, "threads is 0; use a whole number from 1 to 1,024. Nothing was done."),
-        ("lookups", "enterprise", "lookups_per_day", -5, ("lookups_per_day is -5; use a whole number from "
-         "0 to 1,000,000, for example 100. Nothing was done.")),
+        ("hours", "lake", "min_free_gb", -1.0, "a number of gigabytes from 0 to 1,000,000, for example 5"),
+        ("hours", "engine", "threads", 0, "a whole number from 1 to 1,024"),
+        ("lookups", "enterprise", "lookups_per_day", -5, "a whole number from 0 to 1,000,000, for example 100"),
         # it holds for the run, and all else is as the settings say: the account, the projects, the folder
-        ("hours", "lake", "min_free_gb", 900000.0, "must leave 900,000.0 GB of disk space free (WME_MIN_FREE_GB)"),
+        ("hours", "lake", "min_free_gb", 900000.0, None),
     ],
-)  # fmt: skip
-def test_a_value_set_for_a_run_holds_for_it_alone_or_fails_its_step(daemon, job, resource, name, value, sentence):
+)
+def test_a_value_set_for_a_run_holds_for_it_alone_or_fails_its_step(daemon, job, resource, name, value, wanted):
     failed, told = fail(daemon, job, **{resource: {name: value}})
-    assert sentence in told
+    refused = f"{name} is {value}; use {wanted}. Nothing was done."
+    assert (refused if wanted else "must leave 900,000.0 GB of disk space free (WME_MIN_FREE_GB)") in told
     # what fails before the first step would be retried
     assert failed.tags["dagster/failure_reason"] == "STEP_FAILURE"
     assert not list(daemon.settings.data.glob("archive/**/*.tar.gz"))

@@ -173,12 +173,9 @@ def test_gaps_and_places_that_lag_or_have_no_snapshot_are_named_up_to_a_number_a
 
 
 def test_pages_are_not_called_wrong_while_the_service_is_away_and_their_differences_are_counted(bench, monkeypatch):
-    def fail(*_arguments):
-        raise ServiceUnavailable("The service did not respond.")
-
     parts = bench.resources()
     parts["engine"] = ConfiguredEngine(parts["lake"].settings)
-    monkeypatch.setattr(lookups, "reconcile", fail)
+    monkeypatch.setattr(lookups, "reconcile", Mock(side_effect=ServiceUnavailable("The service did not respond.")))
     told = coverage_checks.articles_as_looked_up(dg.build_asset_check_context(), **parts)
     assert (told.passed, told.description) == (True, "Nothing was compared: The service did not respond.")
     monkeypatch.setattr(lookups, "reconcile", lambda *_: (7, 2, ["enwiki A: another"]))
@@ -209,11 +206,7 @@ def test_what_the_stream_and_the_files_differ_in_is_a_warning_with_the_counts(be
     monkeypatch.setattr(checks, "_COMPARED", 1)
     few = answers(run, "agrees_with_stream")["agrees_with_stream"].metadata
     assert (few["looked_at"].value, few["comparison"].value.splitlines()[2:]) == (2, rows[:1])
-
-    def fail(*_arguments):
-        raise LakeFileError("A file cannot be read.")
-
     # what was not compared is not said to agree, and the hours stay loaded
-    monkeypatch.setattr(Warehouse, "compare_stream", fail)
+    monkeypatch.setattr(Warehouse, "compare_stream", Mock(side_effect=LakeFileError("A file cannot be read.")))
     answer = answers(run, "agrees_with_stream")["agrees_with_stream"]
     assert (answer.passed, answer.description[:21]) == (False, "A file cannot be read")

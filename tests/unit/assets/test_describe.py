@@ -98,6 +98,21 @@ def test_a_preview_takes_a_few_rows_of_each_file_and_none_of_an_empty_one(tmp_pa
     few = describe.preview(paths, ("name",)).value.splitlines()[2:]
     assert few == ["| Page 0 |", "| Page 1 |", "| Page 40 |", "| Page 41 |"]
     assert len(describe.preview(paths[:1], ("name",)).value.splitlines()) == 2 + describe.PREVIEW_ROWS
+    # of many files as many rows, and of other columns as many
+    pq.write_table(pa.table({f"column {number}": ["x"] for number in range(9)}), paths[0])
+    assert describe.preview(paths[:1] * 9, ("name",)).value.count("x |") == describe.PREVIEW_ROWS**2
+
+
+def test_a_run_that_changes_nothing_shows_the_work_of_the_run_that_made_the_same(instance):
+    work = "files_fetched bytes_fetched size_fetched requests quota_units form because files_converted seconds "
+    made = dict.fromkeys((work + "seconds_by_archive dropped_versions").split(), 7)
+    for metadata in (made | {"rows": 3}, made | {describe.WORKED_AT: 5}):
+        tags = {"dagster/data_version": "same"}
+        instance.report_runless_asset_event(dg.AssetMaterialization(KEY, metadata=metadata, partition="p", tags=tags))
+        assert describe.earlier_work(instance, KEY, "p", "another") == {}
+        found = {name: one.value for name, one in describe.earlier_work(instance, KEY, "p", "same").items()}
+        moment = found.pop(describe.WORKED_AT)
+        assert (found, moment == 5) == (made, describe.WORKED_AT in metadata)
 
 
 def test_a_sentence_is_the_errors_own_unless_it_has_none():
@@ -121,9 +136,9 @@ LOST, WRONG, GONE = errors.UnreachableError("Lost."), errors.IntegrityError("Wro
 
 def test_every_failed_hour_is_named_with_its_reason_and_with_those_of_the_same():
     at, kept = "2026-11-19", "failed. Data loaded earlier is kept."
-    same, others = f"3 hours from {at} 05:00 to {at} 10:00: Lost.", "4 of 6 hours failed. The other 2 hours are loaded."
+    same, others = f"3 hours from {at} 05:00 to {at} 08:00: Lost.", "4 of 6 hours failed. The other 2 hours are loaded."
     for failed, total, told in (
-        ({3: WRONG, 5: LOST, 0: LOST, 1: LOST}, 6, (others, same, f"{at} 08:00: Wrong.")),
+        ({2: WRONG, 3: LOST, 0: LOST, 1: LOST}, 6, (others, same, f"{at} 07:00: Wrong.")),
         (dict.fromkeys(range(6), LOST), 6, (f"6 of 6 hours {kept}", f"{at} 05:00 to {at} 10:00: Lost.")),
         ({0: GONE}, 1, (f"1 of 1 hour {kept}", f"{at} 05:00: Gone.")),
         ({0: GONE}, 2, ("1 of 2 hours failed. The other hour is loaded.", f"{at} 05:00: Gone.")),

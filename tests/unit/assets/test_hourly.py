@@ -5,6 +5,7 @@ import re
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import dagster as dg
 import pytest
@@ -100,12 +101,8 @@ def test_a_loaded_hour_is_not_counted_as_failed_by_an_error_that_ends_the_run(be
     bench.serve("enwiki", 1)
     assert materialize([HOUR]).failure is None
     bench.fake.script("/v2/batches/2026-11-01/04", json_reply(list(bench.fake.records.values())))
-
-    def refused(*_, **__):
-        raise kind("Refused.")
-
-    monkeypatch.setattr(Hours, "download", refused)
-    monkeypatch.setattr(Lists, "land", refused)
+    for client, call in ((Hours, "download"), (Lists, "land")):
+        monkeypatch.setattr(client, call, Mock(side_effect=kind("Refused.")))
     told = materialize([BEFORE, HOUR])
     assert told.failure == "1 of 2 hours failed. The other hour is loaded.\n- 2026-11-01 04:00: Refused."
     assert told.made == {key: [HOUR] for key in ALL}

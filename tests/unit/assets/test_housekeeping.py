@@ -78,6 +78,7 @@ def test_redone_hour_goes_after_the_grace_period_and_nothing_else(house):
     gone = {house.name(first.path), house.name(first.rejects_path), house.name(long_lines)}
     told = house.clean()
     assert ({file.path for file in told.waiting}, told.freed) == (gone, ())
+    assert told.waiting[-1].path == house.name(first.path), "without this file, the others are not found again"
     assert told.waiting_bytes == first.path.stat().st_size + first.rejects_path.stat().st_size + len(b"long")
     reasons = {(file.due_at, file.why) for file in told.waiting}
     assert reasons == {(LATER + GRACE, "another conversion of the hour is loaded")}

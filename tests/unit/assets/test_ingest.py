@@ -69,11 +69,9 @@ def test_an_hour_past_the_retention_that_is_archived_comes_from_the_archive(benc
     assert (list(layers), layers[ARCHIVE].metadata["requests"]) == (ALL, 0)
     # numbers for the plots, and the same to be read
     [made], [archive] = run.conversions[HOUR], run.archived[HOUR].archives
-    sizes = {"lake_bytes": made.lake_bytes, "ndjson_bytes": made.ndjson_bytes}
-    for layer, name, size in (
-        (ARCHIVE, "bytes", archive.path.stat().st_size),
-        *((LAKE, *one) for one in sizes.items()),
-    ):
+    sizes = {(LAKE, "lake_bytes"): made.lake_bytes, (LAKE, "ndjson_bytes"): made.ndjson_bytes}
+    sizes[ARCHIVE, "bytes"] = archive.path.stat().st_size
+    for (layer, name), size in sizes.items():
         found = layers[layer].metadata
         assert found[name] == size > 0
         assert found[name.replace("bytes", "size")] == size_text(found[name])
@@ -132,11 +130,11 @@ def test_what_each_layer_tells(bench, monkeypatch, caplog):
     assert (warehouse["dagster/partition_row_count"], "dagster/uri" in archive, "preview" in lake) == (0, False, False)
 
     convert, moments = bench.converter.convert, itertools.count()
-    more = {"remarks": ("Odd.",), "seconds": 0.5}
+    more = {"remarks": ("Odd.", "Long."), "seconds": 0.5}
     monkeypatch.setattr(bench.converter, "convert", lambda *given, **how: replace(convert(*given, **how), **more))
     monkeypatch.setattr(batches, "time", SimpleNamespace(perf_counter=lambda: float(next(moments))))
     first = record(1, news={"headline": "unknown"}, event=record(1)["event"] | {"type": "delete"})
-    bench.serve("enwiki", first, 2, 2, b"no record")
+    bench.serve("enwiki", first, 2, 2, b"no record", b"nor this")
     bench.serve("frwiki", 1)
     bench.serve("dewiki", 1, version="7")
     bench.know("projects", *(places := ("enwiki", "frwiki", "itwiki", "eswiki")))
@@ -151,19 +149,19 @@ def test_what_each_layer_tells(bench, monkeypatch, caplog):
     assert archive["dagster/uri"] == str(bench.layout.archive_hour(ARTICLE_CHANGES, HOUR))
     odd = "1 record in the list /v2/batches/2026-11-01/05 is not used (dewiki_namespace_0: version: "
     assert archive["odd_records"].startswith(odd)
-    assert (lake["dagster/partition_row_count"], lake["rejects"]) == (4, 1)
+    assert (lake["dagster/partition_row_count"], lake["rejects"]) == (4, 2)
     assert (lake["files"], lake["files_converted"], lake["seconds"]) == (2, 2, 1.0)
     files = (bench.layout.lake / "article_changes").rglob("*.parquet")
     assert lake["lake_bytes"] == sum(path.stat().st_size for path in files)
     names = ["enwiki_namespace_0", "frwiki_namespace_0"]
-    assert lake["remarks"].splitlines() == [f"{name}: Odd." for name in names]
+    assert lake["remarks"].splitlines() == [f"{name}: {text}" for name in names for text in more["remarks"]]
     assert [f"{name} of 2026-11-01 05:00: Odd." in caplog.text for name in names] == [True, True]
     # with the second or more that each download took
     assert {name: taken >= 1.5 for name, taken in lake["seconds_by_archive"].items()} == dict.fromkeys(names, True)
     assert lake["dagster/uri"] == str(next((bench.layout.lake / "article_changes").rglob("*.parquet")).parent)
     assert "| news | 1 | " in lake["unknown_fields"].value
     assert (warehouse["dagster/partition_row_count"], warehouse["duplicates"], warehouse["changed"]) == (3, 1, True)
-    assert "| enwiki | 0 | 3 | 2 | 1 | 1 |" in warehouse["projects"].value
+    assert "| enwiki | 0 | 3 | 2 | 1 | 2 |" in warehouse["projects"].value
     assert "empty" not in warehouse
 
     bench.fake.records = dict(reversed(bench.fake.records.items()))  # no version depends on the list's order

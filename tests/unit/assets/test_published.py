@@ -47,11 +47,7 @@ def test_runs_publish_when_it_is_due_and_people_when_they_ask(bench, publish, mo
     note(bench, 1)
     assert publish(None, tags={"wme/publish": "another word"})["changed"] is True
     assert bench.warehouse.sql("SELECT revision - merged_revision FROM internal.meta").rows == [(0,)]
-
-    def busy(*_):
-        raise WarehouseBusyError("Another process is using the warehouse.")
-
-    monkeypatch.setattr(Warehouse, "merge_row_groups", busy)
+    monkeypatch.setattr(Warehouse, "merge_row_groups", Mock(side_effect=WarehouseBusyError("It is in use.")))
     assert "row_groups_merged" not in publish(None)
 
 

@@ -82,7 +82,7 @@ def test_what_the_service_would_ignore_or_not_understand_is_refused(query, messa
         (Kind.ARTICLES, {"filters": {"version.is_minor_edit": None, "identifier": 7_500_000}, "limit": 10}),
         (Kind.STRUCTURED, {"fields": ("sections", "tables", "infoboxes.#.name"), "limit": 1}),
         (Kind.ENTITY, {"fields": ("entity.labels.zh-hant", "entity.statements.P31")}),
-        (Kind.STREAM, {"fields": ("version.*", "version.tags", "categories.url", "name")}),
+        (Kind.STREAM, {"fields": ("version.*", "version.tags", "categories.url", "image.contentUrl")}),
         (Kind.STREAM, {"filters": {"identifier": 999_999, "version.editor.is_bot": False}}),
     ],
 )

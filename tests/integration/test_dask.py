@@ -40,12 +40,12 @@ QUICK = TimeLimits(answer=120, workers=1, look=0.05)
 
 
 def archives_in(data, count, lines=40):
-    """Archives of some projects, each of its own records."""
+    """Archives of some projects, each of its own records and one that is rejected."""
     layout, found = Layout(data), []
     for number in range(count):
         project = f"p{number}wiki"
         records = (record(number * 1000 + line, project) for line in range(lines))
-        content = archive_bytes(f"{project}_namespace_0", *records)
+        content = archive_bytes(f"{project}_namespace_0", *records, {})
         path = layout.archive / "batches" / f"{project}.tar.gz"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
@@ -115,9 +115,13 @@ def test_a_worker_may_see_the_folder_under_another_path(tmp_path):
     (archive,) = archives_in(tmp_path / "here", 1)
     call, layout = remote._moved(archive, Layout(tmp_path / "here")), Layout(tmp_path / "there")
     (tmp_path / "here").rename(layout.root)
-    with remote.worker_context(layout.root, memory_bytes=None, record_bytes_max=64 << 20):
+    with remote.worker_context(layout.root, memory_bytes=420 << 20, record_bytes_max=32 << 20) as converter:
         made = remote.convert_here(call, frozenset({"html"}))
-    assert (made.row_count, made.path.is_absolute(), (layout.root / made.path).is_file()) == (40, False, True)
+    assert (converter.memory_bytes, converter.record_bytes_max, made.row_count) == (420 << 20, 32 << 20, 40)
+    for path in (made.path, made.rejects_path):
+        assert (path.is_absolute(), (layout.root / path).is_file()) == (False, True)
+    with pytest.raises(errors.EngineError, match="not started by `wme worker`"):
+        remote.convert_here(call, frozenset())
     outside = replace(archive, path=tmp_path / "x.tar.gz")
     assert remote._moved(outside, layout) == outside
 

@@ -3,8 +3,7 @@
 import os
 import stat
 from datetime import UTC, datetime, timedelta
-from pathlib import Path, PurePosixPath
-from types import SimpleNamespace
+from pathlib import Path
 
 import pytest
 from pydantic import TypeAdapter
@@ -16,7 +15,7 @@ from pipelines.process import processes
 from resources import files, settings
 from resources.data_folder import OriginError, claim, origin_of, ready
 from resources.datasets import ARTICLE_CHANGES
-from resources.engine import Outcome, line_reporter
+from resources.engine import line_reporter
 from resources.enterprise import read_listing, read_set
 from resources.enterprise.account.token_store import TokenStore
 from resources.enterprise.download.archived import Sidecar, is_landed
@@ -27,7 +26,6 @@ from resources.lake import CompactionJob, LakeError, Layout, compact
 from resources.lake.journal import archives, pack
 from resources.lake.rejects import whole_line
 from resources.lake_files import CompactionSource
-from resources.remote import RemoteWorkers
 from resources.sandbox.files import read_state
 from resources.settings import SettingsError, types
 from resources.warehouse import Warehouse
@@ -269,7 +267,3 @@ def test_a_ledger_names_no_file_outside_of_the_lake(tmp_path, name):
     job = CompactionJob(ARTICLE_CHANGES.name, (source,), "day", "0123456789", 1, 1, 1, 1, 1)
     with pytest.raises(LakeError, match=r"is not a valid name for a file in .*Nothing was changed"):
         compact(job, layout)
-    # what a worker of a cluster says that it has made
-    landed = Outcome(None, result=SimpleNamespace(path=PurePosixPath(name), rejects_path=None))
-    with pytest.raises(UnusableFileError, match="is not a valid name for a file in"):
-        RemoteWorkers("dask://127.0.0.1:1", layout)._landed(None, landed)

@@ -67,8 +67,8 @@ def test_settings_have_the_units_that_their_names_say():
     said = []
     engine = ConfiguredEngine(settings).engine(said.append)
     assert (engine.workers, ConfiguredEngine(settings, reporter := Mock()).engine(print).reporter) == (3, reporter)
-    with engine.task("x", 1000, "B"):
-        assert said == ["x: 1.0 kB"]
+    with engine.task("x", 1, "B"):
+        assert said == ["x: 1 B"]
     with ConfiguredEngine(Settings(threads=2)).converter(ConfiguredLake(Settings())) as converter:
         assert converter.workers == 2
     with ConfiguredEngine(Settings()).converter(ConfiguredLake(Settings(max_record_mb=17))) as converter:
@@ -76,6 +76,9 @@ def test_settings_have_the_units_that_their_names_say():
     remote, lake = ConfiguredEngine(Settings(engine="dask://127.0.0.1:1")), ConfiguredLake(Settings(max_record_mb=17))
     for made in (remote.converter(lake), remote.compactor(lake)):
         assert (type(made), made.record_bytes_max) == (RemoteWorkers, 17 << 20)
+    html = ConfiguredLake(Settings(bodies=("html",)))
+    assert html.bodies_of(ARTICLE_CHANGES) == {"html"}
+    assert html.bodies_of(ENTITY_CHANGES) == ENTITY_CHANGES.table.bodies  # WME_BODIES does not name these
     with remote.converter(lake, is_local=True) as converter, ConfiguredEngine(Settings()).compactor(lake) as compactor:
         assert (type(converter), compactor) == (Converter, None)
     with pytest.raises(ConversionError, match=r"^300 MB of memory is too little for 8 workers"):
@@ -88,7 +91,12 @@ def test_a_service_in_the_sandbox_has_the_contact_and_ends_with_the_pages_and_on
     settings, urls = Settings(data=tmp_path, sandbox=True, contact="ops@example.org"), (URL, "http://127.0.0.1:2")
     attach = Mock(return_value=SimpleNamespace(url=URL, realtime_url=urls[1], username="u", password="p"))
     monkeypatch.setattr(sandbox, "attach", attach)
-    assert connection.service(settings) == Service(urls[0], *urls, "u", "p", "ops@example.org")
+    made = Service(urls[0], *urls, "u", "p", "ops@example.org")
+    assert (connection.service(settings, writes=False), origin_of(tmp_path)) == (made, None)
+    assert (connection.service(settings), origin_of(tmp_path)) == (
+        made,
+        f"sandbox {sandbox_settings(tmp_path).identity}",
+    )
     assert attach.call_args == call(sandbox_settings(tmp_path), owner=tmp_path / "dagster" / "ui.lock")
     assert ui_lock(Path("d")).is_absolute()
     for kind in (sandbox.SandboxConflictError, sandbox.SandboxStartError, ValueError):
@@ -132,10 +140,12 @@ ALL = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.c
 PHYSICAL = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def test_without_control_groups_the_machine_is_the_limit(tmp_path):
+def test_without_control_groups_the_machine_is_the_limit(tmp_path, monkeypatch):
     assert (machine.cores(tmp_path), machine.memory_bytes(tmp_path)) == (ALL, PHYSICAL)
     assert 1 <= machine.cores() <= ALL
     assert 0 < machine.memory_bytes() <= PHYSICAL
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _process: {ALL}, raising=False)
+    assert machine.cores(tmp_path) == 1
 
 
 #: Control groups of a process, their files, and the cores and memory that they allow.
@@ -144,7 +154,7 @@ LIMITS = {
     "the least of a group and those above it": (
         "0::/a/b\n", {"a/cpu.max": "5 10\n", "a/b/memory.max": "6000000\n", "a/memory.max": "5000000\n"}, (1, 5_000_000)
     ),
-    "throttled from memory.high on": ("0::/a\n", {"a/memory.high": "400000000\n"}, (ALL, 400_000_000)),
+    "throttled from memory.high on": ("0::/a:b\n", {"a:b/memory.high": "400000000\n"}, (ALL, 400_000_000)),
     "a part of a core is a core": ("0::/\n", {"cpu.max": "150001 100000\n"}, (min(2, ALL), PHYSICAL)),
     "version 1": (
         "4:memory:/jobs/7\n3:cpu,cpuacct:/jobs/7\n0::/\n",

@@ -8,6 +8,7 @@ from unittest.mock import patch
 import pytest
 
 from resources.settings import NAMES, PROJECT, SettingsError, load_env_file, read, read_data, unknown
+from resources.settings.types import host
 
 ACCOUNT = {"WME_USERNAME": "Ada", "WME_PASSWORD": "not-to-be-seen", "WME_PROJECTS": "enwiki"}
 
@@ -25,6 +26,9 @@ def test_with_nothing_set_the_sandbox_is_used_and_without_an_account_the_service
     assert (settings.namespaces, settings.bodies) == ((0,), ("html", "wikitext"))
     assert settings.data == PROJECT / "data" == Path(__file__).parents[3] / "data" == read_data({"WME_DATA": " "})
     assert settings.dagster_home == PROJECT / "data" / "dagster"
+    numbers = {"min_free_gb": 1, "max_record_mb": 64, "workers": 4, "grace_hours": 24, "lookups_per_day": 100}
+    assert {name: getattr(settings, name) for name in numbers} == numbers
+    assert all(read(one).sandbox for one in ({"WME_SANDBOX": "1", "WME_PASSWORD": "x"}, {"WME_USERNAME": " "}))
     settings = read({"WME_ANONYMOUS": "1", "WME_PROJECTS": "enwiki", "WME_PASSWORD": "x"})
     assert (settings.anonymous, settings.sandbox) == (True, False)
 
@@ -51,12 +55,28 @@ def test_lists_are_split_and_times_to_publish_are_read():
     assert {read({"WME_PUBLISH": one}).publish_every for one in ("off", "OFF")} == {None}
 
 
-def test_a_settings_file_may_begin_with_a_mark_and_paths_begin_at_it_or_at_home(tmp_path):
-    (tmp_path / "mirror.env").write_text("\ufeffWME_CONTACT=ops\n")
-    with patch.dict(os.environ, {"WME_ENV_FILE": str(tmp_path / "mirror.env"), "PYTHON_DOTENV_DISABLED": "0"}):
+def test_a_settings_file_may_begin_with_a_mark_and_paths_begin_at_it_or_at_home(tmp_path, monkeypatch):
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept/secret").write_text("\ufeffWME_CONTACT=ops\nWME_NAMESPACES=0\n")
+    (tmp_path / "mirror.env").symlink_to("kept/secret")
+    monkeypatch.chdir(tmp_path)
+    own = {"WME_ENV_FILE": "mirror.env", "PYTHON_DOTENV_DISABLED": "0", "WME_NAMESPACES": "14"}
+    with patch.dict(os.environ, own):
         load_env_file()
+        # the environment has the last word, and processes that start in another folder find the file
+        assert {**own, "WME_ENV_FILE": str(tmp_path / "mirror.env"), "WME_CONTACT": "ops"}.items() <= os.environ.items()
         paths = {"~": Path.home(), "~/d": Path.home() / "d", "d": tmp_path / "d", "~d": tmp_path / "~d"}
-        assert (os.environ["WME_CONTACT"], {one: read_data({"WME_DATA": one}) for one in paths}) == ("ops", paths)
+        assert {one: read_data({"WME_DATA": one}) for one in paths} == paths
+        os.environ["WME_ENV_FILE"] = str(tmp_path / "[old]/mirror.env")
+        with pytest.raises(SettingsError, match=r"old\]/mirror\.env cannot be read \(No such file or directory\)"):
+            load_env_file()
+        with pytest.raises(SettingsError, match="would read files in other folders"):
+            read_data({"WME_DATA": "d"})
+
+
+def test_the_port_of_a_host_is_that_of_the_scheme_or_said():
+    hosts = {"a.b:443": ("a.b", None), "A.b.:80": ("a.b", None), "[::1]:8443": ("[::1]", 8443), "a:\uff18\uff10": None}
+    assert {one: host(one) for one in hosts} == hosts
 
 
 def test_the_lowest_and_the_highest_number_of_each_setting_are_accepted():
@@ -74,6 +94,7 @@ def test_open_connections_stay_on_this_machine_unless_they_are_allowed(url):
     assert read(ACCOUNT | dict.fromkeys(names, url)).auth_url == url
     remote = dict.fromkeys(names, "http://api.example.org")
     assert read(ACCOUNT | remote | {"WME_ALLOW_HTTP": "1"}).base_url == "http://api.example.org"
+    assert read(ACCOUNT | {"WME_ENGINE": "dask://[::1]:8786"}).engine == "dask://[::1]:8786"
     # the sandbox takes their place
     assert read(ACCOUNT | remote | {"WME_SANDBOX": "1"}).sandbox
 

@@ -63,7 +63,7 @@ def test_writers_that_meet_do_not_mix(tmp_path):
     assert names(tmp_path) == ["x"]
 
 
-def test_a_file_that_is_held_is_waited_for_within_bounds(tmp_path):
+def test_a_file_that_is_held_is_waited_for_within_bounds(tmp_path, monkeypatch):
     path = tmp_path / "x"
     with files.held(path, wait_seconds=1):
         told = r"has been writing .*x for more than 0 s.*try again"
@@ -73,8 +73,11 @@ def test_a_file_that_is_held_is_waited_for_within_bounds(tmp_path):
         path.unlink()  # whoever comes now has a file of that name of its own
         with files.held(path, wait_seconds=0):
             pass
-    with files.held(path, wait_seconds=0):
-        pass
+    own, renamed = files.take, tmp_path / "renamed"
+    # a file that its holder renames just before it is locked has that name no more
+    monkeypatch.setattr(files, "take", lambda one: own(one) if renamed.exists() else path.rename(renamed))
+    with files.held(path, wait_seconds=60) as descriptor:
+        assert os.path.samestat(os.fstat(descriptor), path.stat())
 
 
 def test_where_there_is_no_room_the_old_file_stays_and_nothing_else(tmp_path):

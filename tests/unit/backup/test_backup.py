@@ -76,15 +76,15 @@ def test_what_changed_is_copied_and_what_went_is_counted(data, tmp_path, monkeyp
     before = changed.stat()
     changed.write_bytes(b"other")
     os.utime(changed, ns=(before.st_mtime_ns, before.st_mtime_ns))  # its size alone tells
-    gone.unlink()
-    also_gone.unlink()
+    for path in (gone, also_gone, data / "lake/t-2/b.parquet"):
+        path.unlink()
     (data / "lake/z").mkdir()
     (data / "lake/z/new").write_bytes(b"new")
     monkeypatch.setattr(backups, "_BLOCK_BYTES", 2)
     told, seen = [], []
     taken = take(data, to, reporter=lambda *words: told.append(words) or nullcontext(seen.append))
     assert (told, sum(seen)) == ([("copy", 8, "B")], 8)
-    assert (taken.plan, taken.gone, taken.backup.size_bytes) == (taking.Plan(2, 8, 2, 5), {"lake": 2}, 8 + 5)
+    assert (taken.plan, taken.gone, taken.backup.size_bytes) == (taking.Plan(2, 8, 1, 4), {"lake": 3}, 8 + 4)
     assert (first.path / changed.relative_to(data)).read_bytes() == FILES[changed.relative_to(data).as_posix()]
     assert (taken.backup.path / changed.relative_to(data)).read_bytes() == b"other"
     # the clock has not gone on, and names are in the order of the backups
@@ -155,26 +155,28 @@ def test_databases_are_copied_with_their_write_ahead_logs_and_a_damaged_one_as_i
         path.touch()
 
     def copied():
-        path = take(data, to).backup.path
-        found = {one.name for one in path.rglob("*") if one.is_file()}
+        seen = []
+        backup = take(data, to, reporter=lambda *_: nullcontext(seen.append)).backup
+        found = {one.name for one in backup.path.rglob("*") if one.is_file()}
         assert found == {"a.parquet", "b.parquet", "runs.db", "lookups.json", "MD5SUMS", "backup.json"}
-        return path / "dagster/history/runs.db"
+        return backup.path / "dagster/history/runs.db", sum(seen) / backup.size_bytes
 
     with closing(sqlite3.connect(history / "runs.db", isolation_level=None)) as database:
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("CREATE TABLE runs (run_id)")
-    one, same = copied(), copied()
-    assert one.samefile(same), "the empty log of a reader is no change"
+    (one, share), (same, none) = copied(), copied()
+    assert (one.samefile(same), share, none) == (True, 1, 0), "the empty log of a reader is no change"
     with closing(sqlite3.connect(history / "runs.db", isolation_level=None)) as database:
-        database.execute("INSERT INTO runs VALUES (7)")
-        last = copied()
+        database.execute("INSERT INTO runs VALUES (zeroblob(9000))")
+        (last, _), (same, _) = copied(), copied()
+    assert last.samefile(same), "the log is of the same time, and its rows make the copy longer"
     with closing(sqlite3.connect(last)) as duplicate:
-        assert duplicate.execute("SELECT * FROM runs").fetchall() == [(7,)]
+        assert duplicate.execute("SELECT length(run_id) FROM runs").fetchall() == [(9000,)]
     (history / "runs.db").write_bytes(b"no database" * 100)
     taken = taking.take(data, to, QUIET, keep=1)
     assert taken.problems[0].startswith("1 database in Dagster's history is damaged (dagster/history/runs.db). ")
     assert (taken.backup.path / "dagster/history/runs.db").read_bytes() == b"no database" * 100
-    assert (taken.removed, len(backups.completed(to))) == ([], 4)
+    assert (taken.removed, len(backups.completed(to))) == ([], 5)
 
 
 def test_a_full_disk_keeps_what_is_complete(data, tmp_path, monkeypatch):
@@ -253,6 +255,8 @@ def test_one_backup_at_a_time_and_of_one_service(data, tmp_path, while_copying):
     (tmp_path / "file").touch()
     with pytest.raises(BackupError, match=r"file is not a folder\. Nothing was copied\. Specify a folder\."):
         take(data, tmp_path / "file")
+    with pytest.raises(BackupError, match=r"no complete backup in .*file\. Nothing was changed"):
+        backups.find(tmp_path / "file")
     to, other = tmp_path / "to", tmp_path / "other"
     (other / "archive").mkdir(parents=True)
 

@@ -48,6 +48,7 @@ def test_events_and_the_place_at_which_the_stream_goes_on_lie_in_one_file(layout
     assert step.path == layout.lake / "live_changes/date=2026-11-01/hour=05/000000000002.parquet"
     assert (step.row_count, step.duplicate_count, step.reject_count, step.offsets) == (3, 0, 0, {3: 10, 8: 101})
     assert (lake_of(layout).last(), step.since) == (step, since)
+    assert pq.read_metadata(step.path).num_row_groups == 1
     rows = ds.dataset(str(step.path)).to_table().to_pylist()
     # an event belongs to the hour in which it was published
     assert [row["batch_hour"].hour for row in rows] == [5, 5, 6]
@@ -103,6 +104,8 @@ def test_it_says_how_each_run_read_the_stream(layout):
     first, second = step.runs
     assert first == replace(again, event_count=3, duplicate_count=1, reject_count=1)
     assert (second.event_count, second.duplicate_count, second.kept_at) == (1, 1, run(2).kept_at)
+    step = lake_of(layout).add([lines(record(1, 4))], NOW, run=run(2))
+    assert [one.event_count for one in step.runs] == [3, 2]
     for number in range(3, 27):
         step = lake.add([lines(record(1, 2 * number))], NOW, run=run(number))
     assert [one.reconnect_count for one in lake_of(layout).last().runs] == list(range(3, 27))

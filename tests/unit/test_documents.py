@@ -219,11 +219,7 @@ def sentences():
         tree = ast.parse(path.read_text())
         for node in ast.walk(tree):
             match node:
-                case ast.Call(
-                    func=ast.Attribute(
-                        value=ast.Name("troubles") | ast.Attribute(attr="troubles"), attr="append" | "insert"
-                    )
-                ):
+                case ast.Call(ast.Attribute(place, "append" | "insert")) if ast.unparse(place).endswith("troubles"):
                     told = node.args[-1]
                 case ast.Assign(targets=[ast.Name("trouble")]):
                     told = node.value
@@ -233,9 +229,8 @@ def sentences():
                     told = node.value
                 case _:
                     continue
-            if text := "".join(
-                one.value for one in ast.walk(told) if isinstance(one, ast.Constant) and isinstance(one.value, str)
-            ):
+            parts = (one.value for one in ast.walk(told) if isinstance(one, ast.Constant))
+            if text := "".join(part for part in parts if isinstance(part, str)):
                 yield pytest.param(text, id=f"{path.stem}-{node.lineno}")
 
 
@@ -245,9 +240,8 @@ def bold():
 
 def test_each_check_and_automation_has_its_row_and_each_row_one():
     graph = build_defs(settings.Settings()).resolve_asset_graph()
-    assert set(re.findall(r"^\| `(\w+)` \|", SECTIONS["Checks"], re.MULTILINE)) == {
-        key.name for key in graph.asset_check_keys
-    }
+    rows = re.findall(r"^\| `(\w+)` \|", SECTIONS["Checks"], re.MULTILINE)
+    assert set(rows) == {key.name for key in graph.asset_check_keys}
     defs = build_defs(settings.Settings(wikidata=True))
     table = re.findall(r"^\| (`.*? (?:schedules?|sensors?)\b.*?) \|", RUN, re.MULTILINE)
     named = {name: "on by default" in row for row in table for name in re.findall(r"`([a-z_0-9]+)`", row)}
@@ -260,13 +254,8 @@ def test_each_sentence_that_needs_attention_is_explained(text):
 
 
 def test_each_explained_sentence_is_one_that_is_still_said():
-    source = "".join(
-        path.read_text()
-        for path in (
-            *sorted((ROOT / "pipelines" / "report").glob("*.py")),
-            *(HEALTH, ROOT / "resources" / "tables" / "ledger.py"),
-        )
-    )
+    modules = (*(ROOT / "pipelines" / "report").glob("*.py"), HEALTH, ROOT / "resources" / "tables" / "ledger.py")
+    source = "".join(path.read_text() for path in modules)
     # a sentence may go over several lines of the source
     source = re.sub(r'"\s*\n\s*f?"', "", source)
     assert len(bold()) >= 13
@@ -290,9 +279,7 @@ def test_each_exit_code_has_its_row():
 
 def test_each_metric_has_its_row():
     source = Path(metrics.__file__).read_text()
-    names = {
-        *re.findall(r'gauge\(\s*"(\w+)"', source),
-        *(name for name, _ in (metrics.FIGURES | metrics.STREAM).values()),
-    }
+    figures = (metrics.FIGURES | metrics.STREAM).values()
+    names = {*re.findall(r'gauge\(\s*"(\w+)"', source), *(name for name, _ in figures)}
     rows = re.findall(r"^\| (`wme_.*?) \|", RUN, re.MULTILINE)
     assert {name for row in rows for name in re.findall(r"`wme_(\w+)`", row)} == names

@@ -15,24 +15,8 @@ from resources.lake.errors import LakeError
 from resources.lake.parquet import compaction as rewriting
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Each with what is said instead.
-RETIRED = {
-    r"Dagster's pages?": "the Dagster UI",
-    r"how the data lies": "data layout",
-    r"\b(told|tells|telling)\b": "reported, prints, shows, logs",
-    r"\bsits? failed": "failed hour",
-    r"\b(list of an hour|hour's list|list of the hour)\b": "batch listing",
-    r"\bno set any more\b": "no longer belongs together",
-    r"\bsuffic(e|es|ed)\b": "is enough",
-    r"\bsigned address(es)?\b": "signed URLs",
-    r"\banew\b": "again",
-    r"\b(stands?|stood) (twice|in(?! for)|here|there|beside)\b": "is, appears",
-    r"\blies? (about|beside|there|here|below|with)\b": "is, has",
-    r"\bwhatever seems better\b": "always",
-    r"\bsay \d": "for example",
-    r"\bin vain\b": "without success",
-    r"\bis begun\b": "is started",
-}
+#: Retired terms, as regular expressions, each with what is said instead.
+RETIRED = dict(line.split(" => ") for line in Path(__file__).with_name("retired_terms.txt").read_text().splitlines())
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), ROOT / ".env.example", *sorted((ROOT / "docs").glob("*.md"))]
 ROOMS = ("pipelines", "assets", "resources")
 MODULES = sorted(
@@ -129,11 +113,7 @@ def caught(tree):
     for node in ast.walk(tree):
         if isinstance(node, ast.ExceptHandler) and node.name:
             yield node.name
-        elif (
-            isinstance(node, ast.arg)
-            and node.annotation
-            and ast.unparse(node.annotation).endswith(("Exception", "Error"))
-        ):
+        elif isinstance(node, ast.arg) and ast.unparse(node.annotation or node).endswith(("Exception", "Error")):
             yield node.arg
 
 
@@ -154,6 +134,9 @@ def test_no_message_has_an_error_in_its_middle_but_as_a_clause():
     assert [found for path in MODULES for found in embedded(path)] == []
 
 
+CANNOT_OPEN = 'IO Error: Cannot open file "a.parquet": No such file'
+
+
 @pytest.mark.parametrize(
     ("error", "said"),
     [
@@ -163,10 +146,7 @@ def test_no_message_has_an_error_in_its_middle_but_as_a_clause():
         (OSError("[Errno 5] of pyarrow. Detail"), "[Errno 5] of pyarrow"),
         (ValueError("it holds 3.5 rows\nin two lines."), "it holds 3.5 rows"),
         (ValueError(), "ValueError"),
-        (
-            duckdb.IOException('IO Error: Cannot open file "a.parquet": No such file'),
-            'IO Error: Cannot open file "a.parquet": No such file',
-        ),
+        (duckdb.IOException(CANNOT_OPEN), CANNOT_OPEN),
     ],
 )
 def test_a_clause_is_what_an_error_says_first(error, said):

@@ -200,10 +200,8 @@ def test_a_ledger_that_names_files_elsewhere_is_refused(stage, path, how):
     build = stage.path / "warehouse/build.duckdb"
     build.parent.mkdir()
     path = path.format(victim=str(stage.victim).lstrip("/"))
-    with duckdb.connect(build) as connection:
-        connection.execute(
-            f"CREATE {how} loads AS SELECT '{path}' AS lake_path, 1 AS lake_bytes, NULL AS compaction_id"
-        )
+    with duckdb.connect(build) as database:
+        database.execute(f"CREATE {how} loads AS SELECT '{path}' AS lake_path, 1 AS lake_bytes, NULL AS compaction_id")
     stage.insert("warehouse/build.duckdb", build.read_bytes())
     before = stage.seen()
     with pytest.raises(BackupError, match=r"Its warehouse refers to a file outside the lake.*Nothing was changed"):
@@ -214,21 +212,7 @@ def test_a_ledger_that_names_files_elsewhere_is_refused(stage, path, how):
 #: SQL that a build file keeps and that others run: it reads a file of the victim. Triggers need DuckDB 2.0 and its
 #: storage version.
 SECRET = "(SELECT content FROM read_text('{victim}'))"
-HOSTILE = {
-    "view of ours": f"CREATE OR REPLACE VIEW redirects AS SELECT {SECRET}",
-    "internal view": f"CREATE OR REPLACE VIEW internal.bases AS SELECT {SECRET}",
-    "view in a schema": f"CREATE SCHEMA more; CREATE VIEW more.one AS SELECT {SECRET}",
-    "view instead of a table": f"DROP TABLE hours; CREATE VIEW hours AS SELECT {SECRET} AS project_id",
-    "quoted name": f'CREATE VIEW "a""; b" AS SELECT {SECRET}',
-    "macro": f"CREATE MACRO leak() AS {SECRET}",
-    "macro of tables": f"CREATE MACRO leak() AS TABLE SELECT {SECRET}",
-    "macro named like a function": f"CREATE MACRO concat(a) AS {SECRET}; CREATE MACRO hash(a, b) AS {SECRET}",
-    "macro that hides the "
-    "others": "CREATE MACRO duckdb_views() AS TABLE SELECT 1; CREATE MACRO duckdb_functions() AS TABLE SELECT 1",
-    "row of about": "INSERT INTO about VALUES ('live_folder', '../victim')",
-    "trigger": "CREATE TABLE leaked (content VARCHAR); CREATE TRIGGER leak AFTER UPDATE ON internal.meta FOR EACH "
-    "STATEMENT INSERT INTO leaked SELECT {SECRET}",
-}
+HOSTILE = dict(line.split(" | ") for line in Path(__file__).with_name("hostile_sql.txt").read_text().splitlines())
 #: It could make DuckDB refuse the file, and hide the others.
 ALONE = "view instead of a table"
 

@@ -53,9 +53,8 @@ def test_real_entities_come_back_as_they_went_in(how):
     rows = read(*(json.dumps(record, ensure_ascii=False) for record in records))
     assert not len(rows.rejects)
     table = ENTITY_CHANGES.table
-    assert [rebuilt(row, table) for row in rows.batch.to_pylist()] == [
-        with_type(normal_record(record, table)) for record in records
-    ]
+    expected = [with_type(normal_record(record, table)) for record in records]
+    assert [rebuilt(row, table) for row in rows.batch.to_pylist()] == expected
     assert {drift.path for drift in rows.drift} == {"version.comment"}
 
 

@@ -60,10 +60,8 @@ def test_all_readers_see_the_same_rows(tmp_path, batches_of, sizes):
         connection.execute("SET TimeZone = 'UTC'")
         found = connection.sql("FROM read_parquet($path)", params={"path": str(path)}).to_arrow_table()
         assert found.cast(TABLE.schema).to_pylist() == expected.to_pylist()
-        count, rows = connection.execute(
-            "SELECT num_row_groups, num_rows FROM parquet_file_metadata($path)", {"path": str(path)}
-        ).fetchone()
-    assert (count, rows) == (len(sizes), sum(sizes))
+        counts = "SELECT num_row_groups, num_rows FROM parquet_file_metadata($path)"
+        assert connection.execute(counts, {"path": str(path)}).fetchone() == (len(sizes), sum(sizes))
 
 
 def test_the_footer_says_what_one_writer_would_have_said(tmp_path, batches_of, monkeypatch):
@@ -81,10 +79,14 @@ def test_the_footer_says_what_one_writer_would_have_said(tmp_path, batches_of, m
         groups = [metadata.row_group(number).to_dict() for number in range(metadata.num_row_groups)]
         for group in groups:
             for column in group["columns"]:
-                for name in ("data_page_offset", "dictionary_page_offset"):
-                    column.pop(name)  # the Bloom filters stand between the row groups
-                column.pop("bloom_filter_offset", None)
-                column.pop("bloom_filter_length", None)
+                # the Bloom filters stand between the row groups
+                for name in (
+                    "data_page_offset",
+                    "dictionary_page_offset",
+                    "bloom_filter_offset",
+                    "bloom_filter_length",
+                ):
+                    column.pop(name, None)
         return groups
 
     assert told(pq.read_metadata(path)) == told(pq.read_metadata(sink))
@@ -92,10 +94,8 @@ def test_the_footer_says_what_one_writer_would_have_said(tmp_path, batches_of, m
 
 def test_rows_and_footers_of_another_form_are_refused(batches_of):
     [rows] = batches_of([5])
-    for other in (
-        rows.select(rows.schema.names[::-1]),
-        rows.set_column(0, "batch_hour", rows.column("batch_hour").cast("int64")),
-    ):
+    numbers = rows.set_column(0, "batch_hour", rows.column("batch_hour").cast("int64"))
+    for other in (rows.select(rows.schema.names[::-1]), numbers):
         with pytest.raises(ValueError, match="a different footer"):
             encode(other, TABLE)
     frame = footer.Frame(b"head", b"tail")

@@ -298,9 +298,7 @@ def attempt(lake, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found[0] == found[1], f"seed {seed}"
 
 
-@pytest.mark.parametrize(
-    "first", [0, *(pytest.param(first, marks=pytest.mark.soak) for first in range(1000, 6000, 16))]
-)
+@pytest.mark.parametrize("first", [0, *(pytest.param(one, marks=pytest.mark.soak) for one in range(1000, 6000, 16))])
 def test_damaged_archives_end_as_rows_and_rejects_or_with_a_sentence(lake, first, monkeypatch):
     for seed in range(first, first + 16):
         attempt(lake, seed, monkeypatch)

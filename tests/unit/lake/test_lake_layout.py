@@ -12,16 +12,14 @@ DIGEST = "0123456789abcdef"
 
 
 def test_paths_of_hours_and_lists():
-    assert LAYOUT.archive_hour(ARTICLE_CHANGES, HOUR) == Path("data/archive/batches/date=2026-11-19/hour=05")
-    assert LAYOUT.batch_list(ARTICLE_CHANGES, HOUR) == Path("data/archive/batches/date=2026-11-19/hour=05/batches.json")
-    assert LAYOUT.batch_archive(ARTICLE_CHANGES, HOUR, "enwiki_namespace_0", DIGEST) == Path(
-        "data/archive/batches/date=2026-11-19/hour=05/enwiki_namespace_0.01234567.tar.gz"
-    )
-    archive = Archive("x", "enwiki_namespace_0", "0" * 32, HOUR, "enwiki", 0)
+    folder, name = Path("data/archive/batches/date=2026-11-19/hour=05"), "enwiki_namespace_0"
+    assert LAYOUT.archive_hour(ARTICLE_CHANGES, HOUR) == folder
+    assert LAYOUT.batch_list(ARTICLE_CHANGES, HOUR) == folder / "batches.json"
+    assert LAYOUT.batch_archive(ARTICLE_CHANGES, HOUR, name, DIGEST) == folder / f"{name}.01234567.tar.gz"
+    archive = Archive("x", name, "0" * 32, HOUR, "enwiki", 0)
     assert (archive.path, Layout("data")) == (Path("x"), LAYOUT)
-    assert archive.lake_file(LAYOUT, "article_changes", DIGEST) == Path(
-        "data/lake/article_changes/date=2026-11-19/hour=05/enwiki_namespace_0.01234567.parquet"
-    )
+    expected = f"data/lake/article_changes/date=2026-11-19/hour=05/{name}.01234567.parquet"
+    assert archive.lake_file(LAYOUT, "article_changes", DIGEST) == Path(expected)
     assert LAYOUT.list_archive(named("codes")) == Path("data/archive/reference/codes.json")
     tokyo = datetime(2026, 11, 19, 14, tzinfo=timezone(timedelta(hours=9)))
     assert LAYOUT.archive_hour(ARTICLE_CHANGES, tokyo) == LAYOUT.archive_hour(ARTICLE_CHANGES, HOUR)
@@ -56,9 +54,8 @@ def test_names_from_outside_stay_inside_and_hours_are_whole(hour, identifier, ve
 def test_names_are_read_as_they_were_made(identifier, kind):
     name = paths.name_of(identifier, DIGEST, kind)
     assert paths.parse(name) == (identifier, "01234567", kind)
-    assert paths.is_of_snapshot(name, "enwiki_namespace_0") == (
-        identifier.startswith("enwiki") and kind not in {paths.PARQUET, "lines.gz"}
-    )
+    is_of = identifier.startswith("enwiki") and kind not in {paths.PARQUET, "lines.gz"}
+    assert paths.is_of_snapshot(name, "enwiki_namespace_0") == is_of
 
 
 @pytest.mark.parametrize(

@@ -64,13 +64,11 @@ def test_every_distance_from_the_edge_of_a_vector(lake, either, piece):
     assert texts(either, block) == [json.loads(f'"{text}"') for text in encoded]
 
 
-NOT_UTF8 = (
-    b"\xff \xc3 \xe3\x81 \xc0\x80 \xe0\x9f\xbf \xed\xa0\x80 \xf0\x8f\xbf\xbf \xf0\x90\x80x \xf4\x90\x80\x80".split()
-)
+ODD = b"\xff \xc3 \xe3\x81 \xc0\x80 \xe0\x9f\xbf \xed\xa0\x80 \xf0\x8f\xbf\xbf \xf0\x90\x80x \xf4\x90\x80\x80".split()
 HALVES = [b"\\ud800x", b"\\udc00\\udc00", b"\\ud83d\\ue000"]
 
 
-@pytest.mark.parametrize("spoiled", [b"\x00", b"\x1f", b"\\x", b"\\u00g0", *NOT_UTF8, *HALVES])
+@pytest.mark.parametrize("spoiled", [b"\x00", b"\x1f", b"\\x", b"\\u00g0", *ODD, *HALVES])
 def test_a_fault_at_every_distance_is_refused_and_leaves_no_trace(lake, either, spoiled):
     good = lake.lines(lake.record(1, article_body={"html": "<good>"}))
     template = json.dumps(lake.record(2, article_body={"html": "HERE"})).encode()

@@ -18,19 +18,10 @@ from resources.lake.parquet.writer import encode
 from resources.lake.rejects import RejectsFile
 from resources.tables import REJECTED_LINES
 
-TINY = {
-    "empty objects": b"{}\n",
-    "lists": b"[]\n",
-    "numbers": b"1\n",
-    "nulls": b"null\n",
-    "objects": b'{"a":1}\n',
-    "invalid utf-8": b"\xff\xfe\n",
-    "unterminated": b'{"name\n',
-    "nuls": b"\x00\n",
-    "halves of surrogate pairs": b'{"name":"\\ud800"}\n',
-    "carriage returns": b"{}\r\n",
-    "all sorts": b'{}\n[]\n \n1\n\n\t\nnull\n{"a":1}\n\xff\n{"n\n\x00\n',
-}
+TINY = {"empty objects": b"{}\n", "lists": b"[]\n", "numbers": b"1\n", "nulls": b"null\n", "objects": b'{"a":1}\n'}
+TINY |= {"invalid utf-8": b"\xff\xfe\n", "unterminated": b'{"name\n', "nuls": b"\x00\n", "carriage returns": b"{}\r\n"}
+TINY |= {"halves of surrogate pairs": b'{"name":"\\ud800"}\n'}
+TINY |= {"all sorts": b'{}\n[]\n \n1\n\n\t\nnull\n{"a":1}\n\xff\n{"n\n\x00\n'}
 LINES = 15_000
 #: Processor time per byte that bad lines may take, where good ones take 1. Measured in files of a megabyte: 6 to 9 for
 #: lines of two bytes, 1 to 7 for all others. In files of 10 MB, lines of two bytes take 11 to 16: the bound is one of

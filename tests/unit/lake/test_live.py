@@ -54,9 +54,8 @@ def test_events_and_the_place_at_which_the_stream_goes_on_lie_in_one_file(layout
     assert [row["batch_hour"].hour for row in rows] == [5, 5, 6]
     assert {row["project_id"] for row in rows} == {"enwiki"}
     assert (lake.add([lines(record(3, 7), record(3, 9))], NOW), lake.add([], NOW)) == (None, None)
-    assert lake.add([lines(record(8, 101))], NOW).published_at == {
-        partition: NOW + timedelta(seconds=offset) for partition, offset in {3: 9, 8: 101}.items()
-    }
+    published = {partition: NOW + timedelta(seconds=offset) for partition, offset in {3: 9, 8: 101}.items()}
+    assert lake.add([lines(record(8, 101))], NOW).published_at == published
 
 
 def test_only_what_is_mirrored_is_kept_and_all_is_passed(layout):

@@ -153,9 +153,8 @@ def spoil(rng: random.Random, line: bytes) -> bytes:
         case 3:
             return line[:at] + line[min(len(line), at + rng.randrange(1, 9)) :]
         case 4:
-            return line + rng.choice(
-                [*[line] * 2, line + b"\n", b" ", b"\r", b"\t\r ", b",", b"}", b"x", b"\x00", b"{}"]
-            )
+            tails = [b" ", b"\r", b"\t\r ", b",", b"}", b"x", b"\x00", b"{}"]
+            return line + rng.choice([line, line, line + b"\n", *tails])
         case 5:
             return rng.choice([b"\xef\xbb\xbf", b" ", b"\t", b"\r", b"\x00", b"[", b"{"]) + line
         case 6:  # another value for a key, or twice the same key

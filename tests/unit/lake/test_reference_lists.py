@@ -58,21 +58,13 @@ def test_a_damaged_file_is_written_again(lake):
         assert path.read_bytes() == content
 
 
-@pytest.mark.parametrize(
-    ("raw", "words"),
-    [
-        (b"<html>", "cannot be read: Not valid JSON"),
-        (b'{"status":500}', "is not a JSON array"),
-        (b'["wiki"]', 'Record 1 of the list of codes: A JSON object was expected, not the text "wiki".'),
-        (b'[{"name":"x"}]', "Record 1 of the list of codes: identifier is missing, and no row can be without it."),
-        (b'[{"identifier":5}]', "identifier is the number 5, where text is declared."),
-        (b'[{"identifier":"b","\\udfff":"\\ud800"}]', "Record 1 of the list of codes: Not valid UTF-8"),
-        (b'[{"identifier":"a","identifier":"b"}]', "The key identifier appears twice"),
-    ],
-)
+BAD = [line.split(" => ") for line in pathlib.Path(__file__).with_name("bad_lists.txt").read_text().splitlines()]
+
+
+@pytest.mark.parametrize(("raw", "words"), BAD)
 def test_lists_of_another_form(lake, raw, words):
     with pytest.raises(ListError) as caught:
-        convert_list(named("codes"), raw, lake.layout)
+        convert_list(named("codes"), raw.encode(), lake.layout)
     assert words in str(caught.value)
     assert not lake.layout.lake.exists()
 

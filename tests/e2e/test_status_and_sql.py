@@ -67,9 +67,8 @@ def test_status_of_a_gap(filled, call, copy, hours):
     assert f"! frwiki namespace 0 {hours[2]:%Y-%m-%d %H:00}: missing. The hour was not fetched" in told.out
     assert [cells_of(told, project).strip("-?") for project in ("enwiki", "frwiki")] == ["LLML", "LLML"]
     document = json.loads(call("status", "--json", "--hours", "72", environ=environ).out)
-    assert [(gap["project_id"], gap["first_hour"], gap["state"]) for gap in document["gaps"]] == [
-        (project, f"{hours[2]:%Y-%m-%dT%H:%M:%SZ}", "missing") for project in ("enwiki", "frwiki")
-    ]
+    missing = [(project, f"{hours[2]:%Y-%m-%dT%H:%M:%SZ}", "missing") for project in ("enwiki", "frwiki")]
+    assert [(gap["project_id"], gap["first_hour"], gap["state"]) for gap in document["gaps"]] == missing
     assert [len(place["hours"]) for place in document["coverage"]] == [72, 72]
     (command,) = re.findall(r"^! `wme (run .*)` fetches", told.out, re.MULTILINE)
     assert "To fetch: 2 files, 0." in call(*command.split(), "--dry-run", environ=environ).out

@@ -121,9 +121,8 @@ def test_a_sentence_is_the_errors_own_unless_it_has_none():
     owner = "Make the user who runs this command the folder's owner (chown), or set WME_DATA to another folder."
     read_only = "Mount the file system read-write, or set WME_DATA to another folder."
     for number, advice in ((errno.EACCES, owner), (errno.EPERM, owner), (errno.EROFS, read_only)):
-        assert sentence(OSError(number, "Refused", "/data/x", None, "/y")) == (
-            f"Refused: /data/x -> /y. Committed data is kept. {advice} Then run the same command again."
-        )
+        said = f"Refused: /data/x -> /y. Committed data is kept. {advice} Then run the same command again."
+        assert sentence(OSError(number, "Refused", "/data/x", None, "/y")) == said
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, KeyError, OSError, MemoryError])

@@ -176,9 +176,8 @@ def test_a_token_that_is_refused_by_a_bare_text_is_renewed(client, fake, caplog)
     busy = [error_reply(503, "busy")] * QUICK.retries
     fake.script("/v2/codes", Reply(401, b"Jwt is expired", {"Content-Type": "text/plain"}), *busy)
     assert len(client.lists.reference("codes")) == 1
-    assert caplog.messages[1:] == [
-        "Could not list the codes: the service responded with status 503 (busy). Retrying up to 3 times."
-    ]
+    said = "Could not list the codes: the service responded with status 503 (busy). Retrying up to 3 times."
+    assert caplog.messages[1:] == [said]
     fake.script("/v2/codes", *[Reply(401, b"Jwt is expired", {"Content-Type": "text/plain"})] * 2)
     with pytest.raises(errors.AuthenticationError, match=r"401 \(Jwt is expired\)"):
         client.lists.reference("codes")

@@ -199,6 +199,5 @@ def test_filters(filters, documented):
 
 
 def test_fractions_carry_an_exponent():
-    assert encode({"a": 126211.488, "b": 1, "c": [1.0, True, None, "é"], "d": 1e-7}) == (
-        '{"a":126211.488e0,"b":1,"c":[1.0e0,true,null,"é"],"d":1e-07}'
-    )
+    written = '{"a":126211.488e0,"b":1,"c":[1.0e0,true,null,"é"],"d":1e-07}'
+    assert encode({"a": 126211.488, "b": 1, "c": [1.0, True, None, "é"], "d": 1e-7}) == written

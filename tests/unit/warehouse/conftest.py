@@ -77,12 +77,10 @@ class Lake:
         if not rejects:
             return made
         # the ledger knows better
-        all_have = {"batch_hour": START - timedelta(days=9), "project_id": "of", "namespace_id": 99}
-        all_have |= {"archive": f"{identifier}.tar.gz", "member": f"{identifier}_0.ndjson", "reason": "not JSON"}
-        lines = [
-            {**all_have, "line_number": line, "byte_offset": 10 * line, "raw": raw, "raw_bytes": len(raw)}
-            for line, raw in enumerate(rejects, 1)
-        ]
+        same = {"batch_hour": START - timedelta(days=9), "project_id": "of", "namespace_id": 99}
+        same |= {"archive": f"{identifier}.tar.gz", "member": f"{identifier}_0.ndjson", "reason": "not JSON"}
+        places = [{"line_number": line, "byte_offset": 10 * line} for line in range(1, len(rejects) + 1)]
+        lines = [same | place | {"raw": raw, "raw_bytes": len(raw)} for place, raw in zip(places, rejects, strict=True)]
         rejects_path = self.data / "lake" / "rejects" / folder / made.path.name
         rejects_path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.Table.from_pylist(lines, schema=REJECTED_LINES.schema), rejects_path)

@@ -154,11 +154,12 @@ def test_what_one_side_lacks_or_says_otherwise_is_counted_and_shown(mirror, monk
 def test_page_text_and_what_a_newer_event_of_a_title_took_the_place_of_may_be_on_one_side_alone(mirror):
     lake = mirror.lake
     row = lake.change(3, "A", 61, html="<p>")
+    older = row | {"event_at": at(lake, 60.5), "abstract": "older"}
     of_page = [lake.change(1, name, minute) for name, minute in (("A_b", 61), ("A b", 62), ("A b", 63))]
-    hours = {(1, "enwiki", 0): [row], (1, "enwiki", 14): [*of_page, lake.change(2, "B", 64), lake.change(2, "B", 65)]}
-    stream(mirror, hours)
-    lacks = {one["event_id"] for one in (*of_page[:2], hours[1, "enwiki", 14][-1])}
-    kept = {(1, "enwiki", 0): [row | {"html": None}], (1, "enwiki", 14): hours[1, "enwiki", 14]}
+    others = [*of_page, lake.change(2, "B", 64), lake.change(2, "B", 65)]
+    stream(mirror, {(1, "enwiki", 0): [row, older], (1, "enwiki", 14): others})
+    lacks = {one["event_id"] for one in (*of_page[:2], others[-1])}
+    kept = {(1, "enwiki", 0): [row | {"html": None}], (1, "enwiki", 14): others}
     load(mirror, kept, lacks=lacks)
     # the newest of B is missing, though an older one is there
     assert compared(mirror) == {(1, 0): NONE, (1, 14): (1, 0, 0)}

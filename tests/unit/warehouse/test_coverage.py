@@ -66,6 +66,7 @@ def test_gaps_are_filled_and_expire(lake, warehouse, clock, status):
     load(lake, warehouse, 0)
     load(lake, warehouse, 4)
     load(lake, warehouse, 2, project="frwiki")
+    load(lake, warehouse, 0, namespace=14)  # of which nobody asks
     assert warehouse.fill_coverage(["enwiki", "frwiki", "dewiki"], [0, 10], lake.hour(50)) == 5
     assert states(warehouse, lake) == {0: "loaded", 1: "past_retention", 2: "missing", 3: "missing", 4: "loaded"}
     assert states(warehouse, lake, "frwiki") == {2: "loaded", 3: "missing", 4: "missing"}

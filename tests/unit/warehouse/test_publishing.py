@@ -118,10 +118,8 @@ def test_tables_columns_and_comments_are_the_declared_ones(library):
     query = f"SELECT table_name, column_name, comment {columns} ORDER BY table_name, column_index"
     told = [(name, one.name, one.description) for name, table in sorted(wanted.items()) for one in table]
     assert library.sql(query).rows == told
-    described = library.sql(
-        f"SELECT table_name, comment {here.format('duckdb_tables()')} UNION ALL "
-        f"SELECT view_name, comment {here.format('duckdb_views()')}"
-    ).rows
+    kinds = (f"SELECT {kind}_name, comment {here.format(f'duckdb_{kind}s()')}" for kind in ("table", "view"))
+    described = library.sql(" UNION ALL ".join(kinds)).rows
     # its schema has what is declared, and nothing else; what the pipeline needs is in one of its own
     assert dict(described) == {table.name: table.description for table in datasets.tables()}
     assert len(described) == len(wanted)

@@ -69,11 +69,9 @@ def test_the_size_of_a_project_is_that_of_its_pages_at_the_end_of_each_hour(lake
     columns = "namespace_id, hour_at, article_count, size_bytes, character_count"
     sizes = warehouse.sql(f"SELECT {columns} FROM project_size('enwiki')").rows
     assert [(row[1], row[0]) for row in sizes] == [(lake.hour(hour), ns) for hour in range(3) for ns in (0, 14)]
+    sums = ", ".join(f"CAST(coalesce(sum({one}), 0) AS BIGINT)" for one in ("size_bytes", "character_count"))
+    query = f"SELECT namespace_id, count(*), {sums} FROM articles_at(?, project := 'enwiki') GROUP BY ALL"
     for hour in range(3):
-        query = (
-            "SELECT namespace_id, count(*), CAST(coalesce(sum(size_bytes), 0) AS BIGINT), "
-            "CAST(coalesce(sum(character_count), 0) AS BIGINT) FROM articles_at(?, project := 'enwiki') GROUP BY ALL"
-        )
         expected = {namespace: row for namespace, *row in warehouse.sql(query, [lake.hour(hour + 1)]).rows}
         found = {namespace: size for namespace, at, *size in sizes if at == lake.hour(hour)}
         assert found == {namespace: expected.get(namespace, [0, 0, 0]) for namespace in (0, 14)}, hour
@@ -102,16 +100,10 @@ def mirror(data):
     usual = {"date_modified": "2026-11-19T05:10:11Z", "namespace": {"identifier": 0}}
 
     def bring(dataset, project, *records):
-        lines = [
-            json.dumps(
-                usual
-                | {"identifier": number, "version": {"identifier": number}, "is_part_of": {"identifier": project}}
-                | record
-            )
-            for number, record in enumerate(records, 1)
-        ]
+        whole = usual | {"is_part_of": {"identifier": project}}
+        rows = [whole | {"identifier": n, "version": {"identifier": n}} | one for n, one in enumerate(records, 1)]
         known = {"snapshot_id": f"{project}_namespace_0", "snapshot_version": "abcdef01"}
-        made.bring(dataset, (project, 0), lines, HOUR, **known)
+        made.bring(dataset, (project, 0), [*map(json.dumps, rows)], HOUR, **known)
 
     made.bring_records = bring
     return made
@@ -179,11 +171,8 @@ def test_best_statements_are_the_preferred_ones_or_else_the_normal_ones(mirror):
 
     entity = {"P1": statements("normal", "preferred", "deprecated", "preferred")}
     entity |= {"P2": statements("deprecated", "normal", None), "P3": statements("deprecated")}
-    mirror.bring_records(
-        datasets.SNAPSHOT_ENTITIES,
-        "wikidatawiki",
-        {"name": "Q1", "entity": {"statements": entity}},
-        {"name": "Q2", "entity": {"statements": {"P1": statements("normal")}}},
-    )
+    stated = {"Q1": entity, "Q2": {"P1": statements("normal")}}
+    entities = [{"name": name, "entity": {"statements": of_entity}} for name, of_entity in stated.items()]
+    mirror.bring_records(datasets.SNAPSHOT_ENTITIES, "wikidatawiki", *entities)
     query = "SELECT entity_id, property_id, position FROM best_statements ORDER BY ALL"
     assert mirror.ask(query) == [("Q1", "P1", 2), ("Q1", "P1", 4), ("Q1", "P2", 2), ("Q1", "P2", 3), ("Q2", "P1", 1)]

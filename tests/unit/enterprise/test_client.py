@@ -220,14 +220,9 @@ def test_every_error_says_whether_it_can_be_retried():
 
 
 def test_a_known_rate_is_kept_by_all_threads_together_and_without_one_nobody_waits(monkeypatch):
-    pace, turns, together = Pace(1000.0), [], threading.Barrier(4)
-
-    def work(_):
-        together.wait()
-        return [pace.turn() for _ in range(20)]
-
-    with ThreadPoolExecutor(4) as pool:
-        turns = sorted(itertools.chain(*pool.map(work, range(4))))
+    pace = Pace(1000.0)
+    with ThreadPoolExecutor(4, initializer=threading.Barrier(4).wait) as pool:
+        turns = sorted(itertools.chain(*pool.map(lambda _: [pace.turn() for _ in range(20)], range(4))))
     assert all(after - before >= 0.00104 for before, after in itertools.pairwise(turns))
     monkeypatch.setattr("resources.enterprise.data_api.time.sleep", Mock(side_effect=AssertionError))
     unknown = Pace(None)

@@ -15,6 +15,7 @@ import threading
 import time
 import traceback
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -98,6 +99,22 @@ def test_every_public_operation_meets_hostile_answers(client):
     }
     # for the requests of the others; and the stream, which asks nothing before it is entered (test_streams.py)
     assert set(OPERATIONS) == public - {"account.access_token", "account.renew", "account.now", "stream"}
+
+
+#: The path of a request that is refused, the operation that sends it, and its purpose.
+PURPOSES = Path(__file__).with_name("purposes.txt").read_text().replace("FILE", FILE).splitlines()
+
+
+@pytest.mark.parametrize("line", PURPOSES)
+def test_a_refusal_says_what_was_tried(client, fake, tmp_path, line):
+    path, name, doing = line.split(" ", 2)
+    fake.add(NAME, b"x")
+    fake.add_snapshot("frwiki_namespace_0", b"y", b"z")
+    fake.script(path, Reply(418))
+    with pytest.raises(errors.UnexpectedAnswer) as caught:
+        OPERATIONS[name](client, tmp_path)
+    advice = "Nothing was changed. This status is not documented. Check the configured service addresses."
+    assert str(caught.value) == f"Could not {doing}: the service responded with status 418. {advice}"
 
 
 # An honest answer is spoilt in its status, headers, body or values.

@@ -61,12 +61,7 @@ class TestPositions:
 class TestInbox:
     def test_what_waits_is_bounded_and_given_in_order(self):
         inbox = Inbox(100)
-
-        def fill():
-            for number in range(50):
-                assert inbox.put(b"%02d" % number * 10)
-
-        thread = threading.Thread(target=fill)
+        thread = threading.Thread(target=lambda: [inbox.put(b"%02d" % number * 10) for number in range(50)])
         thread.start()
         taken, most = b"", 0
         while len(taken) < 1_000:

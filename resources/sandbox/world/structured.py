@@ -222,8 +222,6 @@ def _blocks(text: str) -> Iterator[tuple[str, Any]]:
             yield from rest()
             yield "heading", (len(heading[1]), heading[2])
         elif line.startswith("* "):
-            if waiting["paragraph"]:
-                yield from rest()
             waiting["list"].append(line[2:])
         elif not line.strip():
             yield from rest()

@@ -25,11 +25,8 @@ def place_of(path):
 
 
 #: A path of every operation with records, by the path of the description.
-PLACES = {
-    one.path: place_of(one.path)
-    for one in OPERATIONS
-    if one.path.startswith("/v2/") and one.tag != "Streams" and not one.path.endswith(("/status", "/download"))
-}
+_DATA = [one.path for one in OPERATIONS if one.path.startswith("/v2/") and one.tag != "Streams"]
+PLACES = {path: place_of(path) for path in _DATA if not path.endswith(("/status", "/download"))}
 _FILES = ("hour}/{identifier}", "chunk_identifier}")
 DOWNLOADS = [f"{PLACES[place]}/download" for place in PLACES if place.endswith(_FILES)]
 

@@ -100,10 +100,8 @@ def test_attach_starts_joins_and_replaces(state):
 
 
 def test_processes_that_attach_at_the_same_time_get_the_same_sandbox(state):
-    code = (
-        "import sys, pathlib; from resources.sandbox import Settings, attach;"
-        "print(attach(Settings(state=pathlib.Path(sys.argv[1]), changes_per_hour=5, body_bytes=300)).url)"
-    )
+    code = "import sys, pathlib; from resources.sandbox import Settings, attach;"
+    code += "print(attach(Settings(state=pathlib.Path(sys.argv[1]), changes_per_hour=5, body_bytes=300)).url)"
 
     words = [sys.executable, "-c", code, str(state)]
     with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as other:

@@ -12,7 +12,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from resources.sandbox import Settings
+from resources.sandbox import Settings, process
 from resources.sandbox import __main__ as entry
 from resources.sandbox.__main__ import main
 from resources.sandbox.options import command_line, parse
@@ -146,6 +146,16 @@ def test_a_sandbox_ends_with_an_owner_that_was_there_or_came_later(tmp_path, mon
     sandbox = Mock(stopped=Mock(wait=lambda _: False), journal=journal, ending=ending)
     entry._wait(sandbox, [], Settings(state=tmp_path, owner=tmp_path / "lock"), was_owned)
     assert (ending.is_set(), [*looks]) == (True, [])
+
+
+def test_a_folder_is_waited_for_while_its_sandbox_stops(tmp_path, monkeypatch):
+    settings, held = Settings(state=tmp_path), process._lock(tmp_path)
+    held.acquire()
+    process.report(settings, url="http://127.0.0.1:9")  # where nobody answers any more
+    monkeypatch.setattr(process, "time", SimpleNamespace(monotonic=lambda: 0, sleep=lambda _: held.release()))
+    with process.claimed(settings):
+        assert not held.is_locked
+        assert process.find(tmp_path) is None
 
 
 def test_options_of_accounts_are_read(tmp_path):

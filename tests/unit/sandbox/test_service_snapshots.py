@@ -355,8 +355,9 @@ def test_the_newest_hours_follow_the_snapshots_of_a_sandbox_that_was_just_made(t
 
 def test_archives_are_prepared_in_order_and_only_once_and_not_on_a_full_disk(tmp_path, monkeypatch):
     world = ArchivedWorld(Settings(state=tmp_path, projects=("enwiki",), namespaces=(0,), entities=0, prepare=2))
-    name, clock, made, looks, disk = "enwiki_namespace_0", Clock(NOW), [], [], SimpleNamespace(free=10**10)
+    name, clock, made, looks, steps = "enwiki_namespace_0", Clock(NOW), [], [], []
     exports = {area: Exports(one, clock) for area, one in (("", world), (STRUCTURED, world.structured))}
+    disk = SimpleNamespace(free=10**10)
 
     def worker(_, nice):
         return SimpleNamespace(work=lambda task: made.append((nice, task)), close=bool)
@@ -382,8 +383,9 @@ def test_archives_are_prepared_in_order_and_only_once_and_not_on_a_full_disk(tmp
     assert len(made) == 6
     disk.free = 10**10
     wait_until(lambda: len(made) >= 7)
-    started.make_snapshots(STRUCTURED, [(name, paid)])
+    started._make([Task.of(STRUCTURED, name, paid)] * 2, bool, lambda *step: steps.append(step))
     started.close()
+    assert steps == [(0, 1), (1, 1)]
     hours = [Task("enwiki", next_hour - timedelta(hours=back)) for back in range(3)]
     early = [hours[1], Task.of("", name, paid), Task.of("", name, free), hours[2]]
     later = [Task.of(STRUCTURED, name, paid), Task.of(STRUCTURED, name, free), hours[0]]
@@ -393,4 +395,6 @@ def test_archives_are_prepared_in_order_and_only_once_and_not_on_a_full_disk(tmp
     monkeypatch.setattr(preparation, "_Worker", lambda *_: SimpleNamespace(work=lambda _: held.wait(), close=held.set))
     disk.free, full = 0, preparation.Preparation(world._settings, world, exports, Clock(NOW + timedelta(hours=9)))
     full.begin(lambda: next(turns), lambda *_: None)
+    waiting = len(full._under_way)
     full.close()
+    assert waiting == 1

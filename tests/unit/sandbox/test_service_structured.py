@@ -159,10 +159,10 @@ def test_sections_nest_and_tables_are_numbered_within_their_section():
     record = structured(page | {"article_body": {"wikitext": text}})
     nested = ["list", "paragraph", "table", "table", ("B", ["paragraph"]), ("C", None)]
     found = [*map(shape, record["sections"])]
-    assert found == [("Abstract", ["paragraph"]), ("A", nested), ("D", ["paragraph", "table"])]
+    assert found == [("Abstract", ["paragraph", "list"]), ("Z", None), ("A", nested), ("D", ["paragraph", "table"])]
     tables = [(one["identifier"], len(one["rows"])) for one in record["tables"]]
     assert tables == [("a_table1", 1), ("a_table2", 1), ("d_table1", 1)]
-    paragraph = record["sections"][1]["has_parts"][4]["has_parts"][0]
+    paragraph = record["sections"][2]["has_parts"][4]["has_parts"][0]
     link = {"url": "https://w/wiki/Some_page", "text": "label"}
     assert paragraph == paragraph | {"value": "bold label", "links": [link]}
     assert structured(page) is None

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from multiprocessing import get_context
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -94,8 +95,11 @@ def test_exports_begin_after_the_hour_and_end_before_the_list_appears(tmp_path):
             began = world.export_started_at(batch.record["is_part_of"]["identifier"], hour)
             assert timedelta(minutes=61) < began - hour < timedelta(minutes=68)
             assert began < ended(batch) < ready
-    for hour in (START + n * HOUR for n in range(40)):
+    hours = [START + n * HOUR for n in range(40)]
+    for hour in hours:
         assert world.export_started_at("wikidatawiki", hour) < world.hour_ready_at(hour)
+    alone = ArchivedWorld(settings_in(tmp_path, entities=0))
+    assert min(alone.hour_ready_at(hour) - hour for hour in hours) == timedelta(minutes=64)
 
 
 def test_files_overlap_until_their_own_export(world, tmp_path):
@@ -172,22 +176,12 @@ def contents():
 
 
 def test_a_failed_making_leaves_nothing_behind(tmp_path, monkeypatch):
-    store = BatchStore(tmp_path)
-
-    def full(_):
-        raise OSError(28, "No space left on device")
-
-    def fails():
-        raise RuntimeError("stop")
-
-    def breaks():
-        return {"x_namespace_0": [Message("/x", lambda: b"{}"), Message("/y", fails)]}
-
-    for make in (fails, breaks):
+    store, fails = BatchStore(tmp_path), Mock(side_effect=RuntimeError("stop"))
+    for make in (fails, lambda: {"x_namespace_0": [Message("/x", lambda: b"{}"), Message("/y", fails)]}):
         with pytest.raises(RuntimeError, match="stop"):
             store.archives("x", START, make)
     with monkeypatch.context() as patch:
-        patch.setattr(archives.os, "fsync", full)
+        patch.setattr(archives.os, "fsync", Mock(side_effect=OSError(28, "No space left on device")))
         with pytest.raises(OSError, match="No space left"):
             store.archives("x", START, contents)
     assert not list(tmp_path.rglob("*.gz"))

@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
+from html import escape
 from itertools import islice
 from uuid import UUID
 
@@ -200,6 +201,10 @@ def test_records_are_in_the_wire_form(world):
             assert set(record["version"]) == {"identifier", "comment", "editor", "size"}
             assert ("visibility" in record) == (event.type == "visibility-change")
     assert set(types) == {"update", "delete", "visibility-change"}
+    page = next(event for event in world.pages_at("frwiki", 0, START) if "&" in event.state.home.text)
+    name, html = escape(page.state.home.text), world.record(page)["article_body"]["html"]
+    assert f"<title>{name}" in html
+    assert f'<b id="mwAw">{name}</b>' in html
 
 
 def test_every_revision_has_a_text_of_its_own_and_tells_of_the_one_before_and_pages_differ_in_size(world):
@@ -275,12 +280,9 @@ def test_titles_never_repeat_and_those_of_pages_that_a_small_world_does_not_make
     world = World(Settings(state=tmp_path, changes_per_hour=20))
     timetable, count = world._wiki("enwiki").timetable, world._articles_of("enwiki")
     assert ["enwiki" in world._sitelinks(page) for page in (count - 1, count)] == [True, False]
-    absent = [
-        timetable._titles.settled(cast.first_page + family * cast.script.pages)
-        for cast in timetable.casts
-        for family in range(cast.families)
-        if not timetable.plays(cast, family)
-    ]
+    every = [(cast, family) for cast in timetable.casts for family in range(cast.families)]
+    idle = [cast.first_page + family * cast.script.pages for cast, family in every if not timetable.plays(cast, family)]
+    absent = [timetable._titles.settled(page) for page in idle]
     assert absent
     assert not [title for title in absent if [*timetable.with_title(title)]]
     new = [timetable._titles.fresh(number) for number in range(timetable.places)]

@@ -214,6 +214,7 @@ class TestPopulation:
         casts = Timetable(1, "enwiki", (0, 10, 14), 220, Titles(lexicon_of("en"))).casts
         pages = sum(cast.families * cast.script.pages for cast in casts if not cast.namespace)
         assert usual_articles(220) == pytest.approx(pages, rel=0.02)
+        assert min(cast.count for cast in Timetable(1, "enwiki", (0,), 2200, Titles(lexicon_of("en")), 1).casts) > 0
         assert pages < 5_000
         assert ArchivedWorld(Settings(state=tmp_path, changes_per_hour=220))._wiki("enwiki").timetable.casts == casts
         pages = sum(1 for _ in ArchivedWorld(Settings(state=tmp_path)).pages_at("enwiki", 0, START))

@@ -14,7 +14,7 @@ MOMENT = datetime(2026, 11, 20, 5, 7, tzinfo=UTC)
 
 
 def test_one_is_singular_and_all_else_plural_and_bytes_are_in_decimal_units():
-    plurals = {"rejected line": "rejected lines", "entry": "entries", "day": "days", "batch": "batches"}
+    plurals = {"bad line": "bad lines", "entry": "entries", "day": "days", "batch": "batches", "hash": "hashes"}
     for noun, plural in plurals.items():
         assert formatting.counted(2, noun) == formatting.amount_text(2, noun) == f"2 {plural}"
     assert [formatting.counted(number, "file") for number in (0, 1, 1204)] == ["0 files", "1 file", "1,204 files"]
@@ -31,10 +31,10 @@ def test_moments_are_in_utc_to_the_second_or_the_minute():
 
 
 def test_values_lose_what_a_terminal_obeys_and_long_lists_are_cut_and_say_so():
-    values = {Decimal(12345): "12,345", False: "no", b"\xe9": r"\xe9", "\x1b\n\x7f\u202e": "\\x1b\n\\u007f\\u202e"}
+    values = {Decimal("1234.5"): "1,234.5", False: "no", b"\xe9": r"\xe9", "\x1b\n\x7f\u202e": "\\x1b\n\\u007f\\u202e"}
     assert {value: formatting.value_text(value) for value in values} == values
     shown = [formatting.listed(names, 2) for names in (["a", "b"], [*"abcd"] * 999)]
-    assert shown == ["a, b", "a, b and 3,994 more"]
+    assert (shown, formatting.legible("\x1b\x1b", 5)) == (["a, b", "a, b and 3,994 more"], "\\x1b…")
 
 
 def test_an_invalid_value_is_refused_in_our_own_words_where_we_have_some():

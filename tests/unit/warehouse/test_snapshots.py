@@ -66,9 +66,10 @@ def test_repeated_pages_count_once_wherever_they_stand(lake, warehouse, state):
     page = lake.change(1, "A", 1, html="<p>a")
     older = lake.change(1, "A", 0, version_id=1001, html="<p>older")
     other = page | {"abstract": "other", "html": "<p>of the second file"}
-    load = warehouse.load_snapshot(lake.snapshot([[lake.change(2, "B", 2, html="b"), page, page], [other, older]]))
-    assert (load.row_count, load.duplicate_count) == (5, 3)
-    assert sum(n for (n,) in ask(warehouse, "SELECT duplicate_count FROM loads")) == 3
+    pages = [page | {"change_type": "delete"}, lake.change(2, "B", 2, html="b"), page, page]
+    load = warehouse.load_snapshot(lake.snapshot([pages, [other, older]]))
+    assert (load.row_count, load.duplicate_count) == (6, 4)
+    assert sum(n for (n,) in ask(warehouse, "SELECT duplicate_count FROM loads")) == 4
     warehouse.apply_changes()
     assert articles(warehouse) == [(1, "A"), (2, "B")]
     assert agrees_with_rebuild(warehouse, state)

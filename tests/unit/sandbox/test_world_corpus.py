@@ -24,8 +24,6 @@ beside = pytest.mark.skipif(not REAL.is_dir(), reason="the real records lie besi
 def article(name, language, **more):
     end = "" if name == "Liste" else "</body></html>"
     body = {"html": f"<!DOCTYPE html><html><body>{name}{end}", "wikitext": f"'''{name}''' é"}
-    if name == "Seul":
-        del body["wikitext"]
     return {"name": name, "in_language": {"identifier": language}, "article_body": body, **more}
 
 
@@ -40,11 +38,12 @@ def folder(tmp_path):
     (folder / "deeper").mkdir(parents=True)
     category = {"categories": [{"name": "Catégorie:Faite", "url": "https://fr.wikipedia.org/wiki/Catégorie:Faite"}]}
     lines = [article("Ligne", "fr", abstract="Une ligne.", watchers_count=None, **category), {"name": "sans corps"}]
-    (folder / "one.ndjson").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (folder / "one.ndjson").write_text("".join(json.dumps(line) + "\n\n" for line in lines))
     packed = "".join(json.dumps(article(f"Packed {n}", "en")) + "\n" for n in range(2))
     (folder / "two.ndjson.gz").write_bytes(gzip.compress(packed.encode()))
     (folder / "deeper" / "three.json").write_text(json.dumps([article("Liste", "fr", watchers_count=31)], indent=1))
-    (folder / "deeper" / "four.json.gz").write_bytes(gzip.compress(json.dumps(article("Seul", "de")).encode()))
+    bare = article("Seul", "de", article_body={"html": "<body>Seul"})
+    (folder / "deeper" / "four.json.gz").write_bytes(gzip.compress(json.dumps(bare).encode()))
     (folder / "README.md").write_text("not read")
     (folder / "notes.gz").write_bytes(gzip.compress(b"not read"))
     return folder
@@ -58,7 +57,7 @@ def lender(record):
     return record["article_body"]["html"].split("<body>")[1].split("\n")[0]
 
 
-def test_pages_borrow_records_of_their_language(folder, tmp_path):
+def test_pages_borrow_records_of_their_language(folder, tmp_path, monkeypatch):
     records = bodies(world_of(folder, tmp_path / "state"))
     assert set(map(lender, records)) == {"Ligne", "Liste"}
     for record in records:
@@ -86,6 +85,9 @@ def test_pages_borrow_records_of_their_language(folder, tmp_path):
     # a language without records borrows from all
     records = bodies(world_of(folder, tmp_path / "state", projects=("ruwiki",)), "ruwiki")
     assert set(map(lender, records)) == {"Ligne", "Liste", "Packed 0", "Packed 1", "Seul"}
+    # what is above the bound is not read
+    monkeypatch.setattr("resources.sandbox.world.text.bodies._MOST_BYTES", 1)
+    assert [record["name"] for record in Corpus(folder)._records] == ["Seul"]
 
 
 def test_archives_of_another_corpus_are_other_archives(folder, tmp_path):

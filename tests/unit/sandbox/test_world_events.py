@@ -227,9 +227,7 @@ def test_every_revision_has_a_text_of_its_own_and_tells_of_the_one_before_and_pa
     assert len(set(texts.values())) == len(texts)
     assert 1_800 < sum(sizes) / len(sizes) < 4_500
     assert max(sizes) > 3 * min(sizes)
-    anonymous = [editor for editor in editors if editor.get("is_anonymous")]
-    assert anonymous
-    assert all("identifier" not in editor and editor["groups"] == ["*"] for editor in anonymous)
+    assert {("identifier" in one, *one["groups"]) for one in editors if one.get("is_anonymous")} == {(False, "*")}
     assert any(editor.get("is_bot") and "bot" in editor["groups"] for editor in editors)
     assert any(editor.get("is_admin") and "sysop" in editor["groups"] for editor in editors)
     names = {(one["identifier"], one["name"], one["date_started"]) for one in editors if "identifier" in one}

@@ -139,7 +139,7 @@ class TestForm:
     def test_few_lines_and_long_ones(self, tmp_path, monkeypatch):
         monkeypatch.setattr("resources.sandbox.store.snapshot_store.PIECE_BYTES", 100)
         store = SnapshotStore(tmp_path, "1", 50, single_member=False)
-        many = ([b"a"], [b"a" * 400, b"b", b"c" * 10], [b"%049d" % n for n in range(12)], [b"a" * 25, b"a" * 24])
+        many = ([b"a"], [b"a" * 400, b"b", b"c" * 10], [b"%049d" % n for n in range(11)], [b"a" * 25, b"a" * 24])
         for number, lines in enumerate(many):
             holding = store.holding(Export("x_namespace_0", number), lambda lines=lines: lines)
             assert b"".join(text for _, text in members_of(holding.whole.path)) == b"".join(s + b"\n" for s in lines)

@@ -55,10 +55,10 @@ def test_a_record_that_cannot_be_used_leaves_out_its_project_alone(client, fake,
     fake.script(LIST, raw_json(f"[{json.dumps(good)}, {odd}]"))
     listing = client.hours.listing(hour)
     assert [one.identifier for one in listing.records] == ["frwiki_namespace_0"]
-    assert listing.left_out([("enwiki", 0), ("frwiki", 0), ("itwiki", 0)]).keys() == {("enwiki", 0)}
     (record,) = listing.odd
-    assert record.problem.startswith(place)
-    assert re.match(f"1 record in the list {LIST} is not used", listing.remark)
+    assert listing.left_out([("enwiki", 0), ("frwiki", 0), ("itwiki", 0)]) == {("enwiki", 0): str(record)}
+    assert str(record).startswith(f"{'record 2' if place == 'identifier' else NAME}: {place}")
+    assert listing.remark == f"1 record in the list {LIST} is not used ({record})."
     assert listing.remark.isprintable()
     assert len(listing.remark) < 400
     fake.script(f"{LIST}/{NAME}", raw_json(odd))

@@ -65,7 +65,7 @@ class TestInbox:
         thread.start()
         taken, most = b"", 0
         while len(taken) < 1_000:
-            waiting = b"".join(inbox.take(10))
+            waiting = b"".join(inbox.take(120))
             most = max(most, len(waiting))
             taken += waiting
         thread.join()

@@ -281,10 +281,8 @@ def test_room_is_given_back_where_a_block_a_worker_or_a_writer_fails():
             closing(encoded_blocks((Number(n) for n in (2, 0, 2)), pool, lambda n: 1 // n, shared)) as pieces,
         ):
             list(pieces)
-        with (
-            pytest.raises(TypeError),
-            closing(encoded_blocks((Number(n) for n in (1, 2, 3)), pool, str, shared)) as pieces,
-        ):
+        numbers = map(Number, (1, 2, 3))
+        with pytest.raises(TypeError), closing(encoded_blocks((n for n in numbers), pool, str, shared)) as pieces:
             sum(pieces)
     assert room_left(shared) == 3
 

@@ -35,6 +35,7 @@ def test_counts_and_places(lake, rows, tmp_path):
     assert made.path == archive.lake_file(lake.layout, "article_changes", made.digest)
     assert made.rejects_path == archive.lake_file(lake.layout, "rejects", made.digest)
     assert {row["batch_hour"] for row in rows(made.path)} == {lake.hour}
+    assert f"archive/{rows(made.rejects_path)[0]['archive']}" == lake.layout.relative(archive.path)
     archive = lake.archive(lake.lines(lake.record(1, namespace={"identifier": 14}), b"bad"))
     archive = replace(archive, path=archive.path.rename(tmp_path / "moved.tar.gz"), namespace_id=14)
     made = convert(archive, lake.elsewhere("other").layout)

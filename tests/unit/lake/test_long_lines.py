@@ -139,10 +139,11 @@ def test_the_longest_record_decides_the_digest_where_it_is_not_the_usual_one(lak
 
 
 def test_lines_of_a_mebibyte_are_whole_in_their_rows(lake, rows):
-    first, second = rows(lake.convert(b"x" * RAW_BYTES_MAX, b"y" * RAW_BYTES_MAX + b"\r").rejects_path)
+    lines = b"y" * RAW_BYTES_MAX + b"\r", b"z" * (RAW_BYTES_MAX + 1)
+    first, second, third = rows(lake.convert(b"x" * RAW_BYTES_MAX, *lines).rejects_path)
     assert (len(first["raw"]), first["raw_path"]) == (RAW_BYTES_MAX, None)
     assert (len(second["raw"]), second["raw_offset"]) == (4096, 0)
-    assert whole(lake, second) == b"y" * RAW_BYTES_MAX + b"\r"
+    assert (whole(lake, second), whole(lake, third)) == lines
 
 
 @pytest.mark.usefixtures("short_limits")
@@ -151,9 +152,8 @@ def test_many_callers_with_long_lines_wait_for_one_another_and_never_for_ever(la
     rng = random.Random(5)
     archives = []
     for number in range(12):
-        archive = lake.archive(
-            *(b"\n".join(lines_of(lake, rng, 10)) for _ in range(2)), identifier=f"enwiki_namespace_{number}"
-        )
+        members = (b"\n".join(lines_of(lake, rng, 10)) for _ in range(2))
+        archive = lake.archive(*members, identifier=f"enwiki_namespace_{number}")
         if number % 3 == 1:
             data = archive.path.read_bytes()
             archive.path.write_bytes(data[: len(data) * 2 // 3])

@@ -252,3 +252,5 @@ def test_a_worker_makes_the_export_that_its_task_names():
     for serial, (area, contents) in enumerate((("", world), (WIKIDATA, world), (STRUCTURED, world.structured))):
         Task("name", START, serial, area).make(world)
         contents.snapshot.assert_called_with("name", START, serial=serial)
+        assert Task("name", START, serial, area).is_made(world) is contents.has_snapshot.return_value
+        contents.has_snapshot.assert_called_with("name", START, serial)

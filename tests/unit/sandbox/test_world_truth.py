@@ -42,9 +42,8 @@ def folded(records):
 def truth_of(world, project, namespace, moment, since=None):
     records = list(world.truth(project, namespace, moment, since))
     found = {record["name"]: record for record in records}
-    assert len({record["identifier"] for record in records}) == len(found) == len(records)
     revisions = {record["version"]["identifier"] for record in records}
-    assert len(revisions) == len(records)
+    assert len({record["identifier"] for record in records}) == len(found) == len(revisions) == len(records)
     assert max(revisions, default=0) < 2**31
     return found
 

@@ -39,6 +39,7 @@ def test_the_scope_is_every_namespace_of_every_project_in_the_order_configured()
 def test_a_data_folder_is_bound_to_the_first_service_it_is_used_with(tmp_path):
     with pytest.raises(SettingsError, match="base_url is not valid"):
         service(tmp_path, "ftp://nowhere")
+    connection.service(Settings(data=tmp_path, username="u", password="p", sandbox=False), writes=False)
     assert (origin_of(tmp_path), facts_of(tmp_path)) == (None, {"service": "unknown"})
     made = service(tmp_path, contact="ops@example.org", anonymous=True)
     assert (made.base_url, made.username, made.password) == (URL, "u", "p")

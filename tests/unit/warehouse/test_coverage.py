@@ -109,6 +109,7 @@ def test_of_two_snapshots_the_newest_tells_what_is_wanted_and_quiet_hours_lead_t
     assert states(warehouse, lake) == {4: "missing", 5: "loaded"}
     absent = [status(hour, HourState.ABSENT) for hour in range(1, 5)]
     warehouse.record_statuses([*absent, *(replace(one, namespace_id=10) for one in absent)])
+    warehouse.record_statuses(absent, ENTITY_CHANGES)
     state, _ = warehouse.project_states(published=False)
     assert (state.first_gap_at, state.exact_until_at) == (None, lake.hour(6))
     assert state.exact_from_at == lake.hour(0) + timedelta(minutes=100, microseconds=1)

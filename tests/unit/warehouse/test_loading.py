@@ -59,7 +59,7 @@ def test_redo_replaces_its_own_project_and_namespace_only(lake, warehouse):
 
 
 def test_repeated_events_are_one_row_and_both_halves_of_a_move_stay(lake, warehouse):
-    event = lake.change(1, "A", 1, event_id="e")
+    event = lake.change(1, "A", 0, event_id="e")
     rows = [event, event, event | {"name": "B", "change_type": "delete"}, event | {"abstract": "other"}]
     without = lake.change(2, "C", 1, event_id=None)
     rows += [without, without, without | {"abstract": "other"}]
@@ -71,8 +71,8 @@ def test_repeated_events_are_one_row_and_both_halves_of_a_move_stay(lake, wareho
     found = (("A", 1), ("B", 1), ("C", 2))
     assert ask(warehouse, query) == [(project, *one) for project in ("enwiki", "frwiki") for one in found]
     assert ask(warehouse, "SELECT row_count, duplicate_count FROM loads") == [(7, 3)] * 2
-    # rows without an event repeat none
-    assert [one.repeated_count for one in warehouse.audit([lake.hour(0)])] == [0]
+    # rows without an event repeat none, and the hour's first moment is in it
+    assert [(one.repeated_count, one.early_count) for one in warehouse.audit([lake.hour(0)])] == [(0, 0)]
     warehouse.load_hour(lake.hour(1), [lake.file(1, [without, without | {"change_type": "delete"}], "dewiki")])
     assert ask(warehouse, "SELECT count(*) FROM distinct_changes WHERE project_id = 'dewiki'") == [(2,)]
 

@@ -38,6 +38,7 @@ def test_a_title_that_was_not_found_twice_is_gone_until_it_is_found_again_or_som
     assert [warehouse.load_lookups(files[:1]), warehouse.load_lookups(files)] == [1, 1]
     # two answers within ten minutes are as good as one
     warehouse.load_lookups([lake.lookups(minute, ("A B", None), project="dewiki") for minute in (200, 209.5)])
+    warehouse.load_lookups([lake.lookups(220, ("A B", None), project="dewiki", purpose="watch")])
     changes = [lake.change(1, "A B", 91), lake.change(2, "C", 90)]
     warehouse.load_hour(lake.hour(1), [lake.file(1, changes, "ruwiki")])
     warehouse.apply_changes()
@@ -78,8 +79,9 @@ def test_pages_of_rejected_lines_are_looked_up_until_something_is_known_of_them(
     # nor does what is read of the watch list
     found = lake.change(3, "Asked", 1)
     warehouse.load_hour(lake.hour(2), [lake.file(2, [lake.change(2, "Changed", 130)])])
-    warehouse.load_lookups([lake.lookups(130, (names[-1], lake.change(4, names[-1], 1)), purpose="watch")])
-    warehouse.load_lookups([lake.lookups(131, ("Asked", found), ("Both spellings", found), ("Gone", None))])
+    watched = [(names[-1], lake.change(4, names[-1], 1)), ("Gone", None)]
+    warehouse.load_lookups([lake.lookups(130, *watched, purpose="watch"), lake.lookups(118, ("Gone", None))])
+    warehouse.load_lookups([lake.lookups(131, ("Asked", found), ("Both spellings", found))])
     warehouse.apply_changes()
     assert wanted() == ["Gone", names[-1]]
     warehouse.load_lookups([lake.lookups(142, ("Gone", None))])
@@ -141,7 +143,7 @@ def test_watched_titles_are_due_when_new_or_changed_and_those_not_found_once_a_d
 
 def test_pages_are_looked_up_until_they_are_read_after_the_end_of_a_lost_hour(lake, warehouse, clock):
     pages = [lake.change(number, name, number) for number, name in enumerate(["Early", "In time", "Never"], 1)]
-    others = [lake.change(4, "Sought lately", 4), lake.change(5, "Changed since", 120)]
+    others = [lake.change(4, "Sought lately", 4), lake.change(5, "Changed since", 120), lake.change(7, "Two words", 7)]
     rejects = [b'{"name":"Never","event": spoiled']  # asked for once, for whatever reasons
     files = [lake.file(0, [*pages, *others], rejects=rejects), lake.file(0, [lake.change(6, "Talk", 6)], namespace=14)]
     warehouse.load_hour(lake.hour(0), [*files, lake.file(0, pages, "frwiki")])
@@ -156,10 +158,10 @@ def test_pages_are_looked_up_until_they_are_read_after_the_end_of_a_lost_hour(la
     # neither a page of the watch list is certain, nor one that was not found once
     watched = lake.lookups(130, ("Never", pages[2]), purpose="watch")
     warehouse.load_lookups([watched, lake.lookups(131, ("Early", None), purpose="check")])
-    warehouse.load_lookups([lake.lookups(140, ("In time", pages[1]))])
+    warehouse.load_lookups([lake.lookups(140, ("In time", pages[1]), ("Two_words", others[2]))])
     found = [(project, name) for project, _, name in warehouse.uncertain_pages(["enwiki", "frwiki"], [0], 10, clock())]
     assert found == [("enwiki", "Never"), ("enwiki", "Early")]
     assert warehouse.sampled_pages(["enwiki"], [0], 9) == []
     states = warehouse.project_states(published=False)
     counts = {(row.project_id, row.namespace_id): (row.uncertain_count, row.repaired_count) for row in states}
-    assert counts == {("enwiki", 0): (3, 2), ("enwiki", 14): (1, 0), ("frwiki", 0): (0, 0)}
+    assert counts == {("enwiki", 0): (3, 3), ("enwiki", 14): (1, 0), ("frwiki", 0): (0, 0)}

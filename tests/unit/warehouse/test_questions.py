@@ -99,13 +99,14 @@ def test_history_of_a_page_by_title_and_by_id(lake, ask):
     hours = [
         [lake.change(1, "A b", 5, version_id=5), twice],
         [twice, lake.change(1, "C", 70, version_id=8, event_id="m"), lake.change(1, "A_b", 70, "delete", event_id="m")],
-        [lake.change(9, "A b", 130, version_id=9), lake.change(8, "D", 131)],
+        [lake.change(9, "A b", 130, version_id=9), lake.change(8, "D", 131), lake.change(6, "There", 132)],
     ]
-    base = [lake.change(1, "A b", 1, version_id=4), lake.change(1, "A b", 5, version_id=5)]
+    base = [lake.change(1, "A b", 1, version_id=4), lake.change(1, "A b", 5, version_id=5), lake.change(6, "Here", 2)]
     query = "SELECT article_id, version_id, change_type FROM article_history('enwiki', {})"
     whole = [(1, 4, "update"), (1, 5, "update"), (1, 7, "update"), (1, 8, "update"), (1, 1070, "delete")]
     assert ask(query.format(1), hours, [base]) == whole
-    for page, expected in (("'A b'", [*whole, (9, 9, "update")]), ("'C'", whole), ("'1'", [])):
+    moved = [(6, 1002, "update"), (6, 1132, "update")]
+    for page, expected in (("'A b'", [*whole, (9, 9, "update")]), ("'C'", whole), ("'1'", []), ("'Here'", moved)):
         assert ask(query.format(page)) == expected
 
 
@@ -163,7 +164,7 @@ def test_deleted_articles_are_those_that_are_gone_and_not_those_that_moved_or_ca
             lake.change(6, "P 1", 11),
             *(lake.change(2, "P 2", 12, "delete"), lake.change(2, "P 2", 13)),  # restored
             *(lake.change(3, "Q 3", 14, event_id="m"), lake.change(3, "P 3", 14, "delete", event_id="m")),  # moved
-            lake.change(4, "P_4", 15, "delete"),
+            *(lake.change(4, "P_4", minute, "delete") for minute in (14, 15)),
             lake.change(4, "P 4", 15, "visibility-change"),
             lake.change(7, "Never seen", 16, "delete"),
         ],

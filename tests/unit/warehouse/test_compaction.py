@@ -35,17 +35,11 @@ def files_of(lake, hour, edition=0, projects=PROJECTS, namespaces=(0,)):
     files = []
     for number, project in enumerate(projects):
         for namespace in namespaces:
-            rows = [
-                lake.change(
-                    100 * number + page,
-                    f"Page {page}",
-                    60 * hour + page,
-                    event_id=f"{edition}-{hour}-{page}-{namespace}",
-                    html=f"<p>{project} {page} at {hour}, {edition}</p>" * 20,
-                    wikitext=f"{page} {hour} {edition}",
-                )
-                for page in range((hour + number + edition) % 3, 9, 2)
-            ]
+            rows = []
+            for page in range((hour + number + edition) % 3, 9, 2):
+                texts = {"html": f"<p>{project} {page} at {hour}, {edition}</p>" * 20}
+                texts |= {"wikitext": f"{page} {hour} {edition}", "event_id": f"{edition}-{hour}-{page}-{namespace}"}
+                rows.append(lake.change(100 * number + page, f"Page {page}", 60 * hour + page, **texts))
             rows.append(dict(rows[0]))
             rows.append(lake.change(100 * number + 50, "Gone", 60 * hour + 30, "delete"))
             files.append(lake.file(hour, rows, project, namespace))

@@ -38,6 +38,9 @@ def events(lake, seed):
         if chance.random() < 0.2:
             again = row | {"version_id": chance.choice([5, late])}
             hours[minute // 60, "enwiki", chance.choice([0, 0, 14])].append(again)
+    # a page whose title is another's by now, and an older change of it that comes late
+    hours[0, "enwiki", 0] += [lake.change(42, "T_42", 10), lake.change(43, "T_42", 20)]
+    hours[2, "enwiki", 0].append(lake.change(42, "T_44", 9, abstract="late"))
     # of one moment, of which the keys decide
     hours[2, "enwiki", 0] += [lake.change(41, "T_41", 200, event_id=f"e{n}", abstract=str(n)) for n in range(260, 268)]
     return hours
@@ -45,13 +48,10 @@ def events(lake, seed):
 
 def stream(lake, hours, first_step):
     """Write the rows of hours as a stream's files, some of several hours, each row marked with its place."""
-    whole = [
-        dict.fromkeys(ARTICLE_CHANGES.schema.names)
-        | row
-        | {"batch_hour": lake.hour(hour), "project_id": project, "namespace_id": namespace}
-        for (hour, project, namespace), rows in sorted(hours.items())
-        for row in rows
-    ]
+    whole = []
+    for (hour, project, namespace), rows in sorted(hours.items()):
+        own = {"batch_hour": lake.hour(hour), "project_id": project, "namespace_id": namespace}
+        whole += [dict.fromkeys(ARTICLE_CHANGES.schema.names) | row | own for row in rows]
     for number in range(0, len(whole), 40):
         path = path_of(lake.data / "lake" / LIVE_CHANGES, lake.hour(6), first_step + number, first_step + number + 39)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -126,14 +126,10 @@ def test_an_open_reader_sees_what_has_come_since(make):
     with mirror.warehouse.connect_published() as reader:
         assert live(mirror) == settled(mirror)
         assert reader.sql("SELECT count(*) FROM stream_state").fetchall() == [(0,)]
-        new = {
-            (1, "enwiki", 0): [
-                mirror.lake.change(1, "A", 61, abstract="new", wikitext="text"),
-                mirror.lake.change(2, "B", 62),
-            ],
-            (2, "enwiki", 0): [mirror.lake.change(2, "B", 125, "delete")],
-            (3, "frwiki", 0): [mirror.lake.change(8, "Ah", 181)],
-        }
+        change = mirror.lake.change
+        first = [change(1, "A", 61, abstract="new", wikitext="text"), change(2, "B", 62)]
+        new = {(1, "enwiki", 0): first, (2, "enwiki", 0): [change(2, "B", 125, "delete")]}
+        new[3, "frwiki", 0] = [change(8, "Ah", 181)]
         stream(mirror.lake, new, 1)
         found = answer(reader, "SELECT name, abstract, source_at FROM articles_live ORDER BY ALL")
         assert found == [("A", "new", mirror.lake.hour(1)), ("Ah", None, mirror.lake.hour(3))]

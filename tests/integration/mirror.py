@@ -249,8 +249,7 @@ class Mirror:
     def status_of(self, hour: datetime, asset: str = "warehouse/article_changes") -> str | None:
         """How Dagster shows the partition of an hour: MATERIALIZED, FAILED or None."""
         found = self.instance.get_status_by_partition(dg.AssetKey(asset.split("/")), [key_of(hour)], HOURS) or {}
-        status = found.get(key_of(hour))
-        return None if status is None else status.value
+        return getattr(found.get(key_of(hour)), "value", None)
 
     def resources(self) -> dict[str, Any]:
         mirror = self

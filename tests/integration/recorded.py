@@ -56,13 +56,11 @@ def recorded(
         for dataset in (SNAPSHOT_ARTICLES, STRUCTURED_ARTICLES, SNAPSHOT_ENTITIES):
             for made in mirror.take_snapshots(dataset=dataset, **mirror.at("download ", amid)):
                 assert made.success, made.sentence
-        first_step = [amid]
         later = Warehouse(mirror.data, clock=lambda: NOW + timedelta(days=40))
-        how = {"memory_bytes": 1 << 23, "say": lambda _: first_step.pop()() if first_step else None}
-        assert compact_lake(mirror.layout, later, Engine(workers=1), **how)
+        first_step, say = [amid], lambda *_: first_step.pop()() if first_step else None
+        assert compact_lake(mirror.layout, later, Engine(workers=1), memory_bytes=1 << 23, say=say)
         assert mirror.run("publish").success
         since, first_step = NOW - timedelta(minutes=90), [amid]
-        say = lambda: first_step.pop()() if first_step else None  # noqa: E731
         _, warned = mirror.listen(mirror.published_since(since), since, connections=1, say=say)
         assert warned == []
         assert mirror.materialize([last], **mirror.at("download ", amid)).success

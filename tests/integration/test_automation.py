@@ -1,5 +1,6 @@
 """The sensors of snapshots, publications and the stream, and the checks that are asked for alone."""
 
+import time
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -225,8 +226,10 @@ def test_failed_hours_are_reported_until_they_are_loaded_and_no_others(daemon, m
 def test_runs_read_the_stream_one_after_the_other(daemon, monkeypatch):
     monkeypatch.setattr(streams, "OBSERVED_SECONDS", 0.0)
     daemon.change(max_record_mb=17, bodies=("html",))
-    keep, asked, metadata, spans = streams.stream.keep, [], streams._metadata, set()
-    monkeypatch.setattr(streams, "_metadata", lambda counts, began: spans.add(began) or metadata(counts, began))
+    keep, asked, metadata, spans = streams.stream.keep, [], streams._metadata, {}
+    monkeypatch.setattr(
+        streams, "_metadata", lambda counts, began: spans.update({began: time.monotonic()}) or metadata(counts, began)
+    )
 
     def keep_and_say(client, live, state, **more):
         keep(client, live, state, **more)
@@ -257,6 +260,7 @@ def test_runs_read_the_stream_one_after_the_other(daemon, monkeypatch):
     assert {one["files"].value for one in seen} == {1}
     # a rate is that since the last report, the first and a run's own since its beginning
     assert len(spans) == len(seen)
+    assert max(end - began for began, end in spans.items()) >= 0.6 * len(found), "the last run lasts its minutes"
     for name in ("events", "files"):
         assert sum(one[name].value for one in seen) == sum(one[name] for one in found)
     kept = files_of(daemon.settings.data / "lake/live_changes")

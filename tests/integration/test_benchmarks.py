@@ -127,6 +127,8 @@ def test_what_cannot_be_measured_is_reported_before_anything_is_made(tmp_path):
         assert done.returncode == code
         assert told in done.stderr
         assert list(tmp_path.iterdir()) == []
+    with pytest.raises(RuntimeError, match="No page in the archive has about 10 bytes"):
+        render(tmp_path, 10, 1)
 
 
 def test_all_contenders_read_the_stream():
@@ -139,11 +141,6 @@ def test_all_contenders_read_the_stream():
     assert ours["ratios"]["cpu"] == 1 < inserting["ratios"]["cpu"]
     # the source keeps to its rate, whatever the machine
     assert 0 < found["", "notes"]["events per second, of 50 sent"] < 80
-
-
-def test_an_event_size_that_no_page_has_is_refused(tmp_path):
-    with pytest.raises(RuntimeError, match="No page in the archive has about 10 bytes"):
-        render(tmp_path, 10, 1)
 
 
 def work_of_a_child(megabytes: int) -> int:

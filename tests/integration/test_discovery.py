@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -299,12 +299,8 @@ def carrying(daemon: Daemon) -> Callable[[str], dict[str, list[Any]]]:
     return tick
 
 
-def hours_of(daemon: Daemon, count: int) -> Sequence[datetime]:
-    return offered(daemon.sandbox, datetime.now(UTC) - timedelta(minutes=5))[-count:]
-
-
 def test_what_was_materialized_alone_is_followed_layer_by_layer_and_nothing_else(daemon):
-    first, second, third = hours_of(daemon, 3)
+    first, second, third = offered(daemon.sandbox, datetime.now(UTC) - timedelta(minutes=5))[-3:]
     assert daemon.materialize([first], ARCHIVE).success  # before the sensors were turned on
     tick = carrying(daemon)
     assert (tick("lake"), tick("warehouse")) == ({}, {})
@@ -323,7 +319,7 @@ def test_what_was_materialized_alone_is_followed_layer_by_layer_and_nothing_else
 
 
 def test_a_failure_is_asked_for_once_and_then_left_to_people(daemon):
-    (hour,) = hours_of(daemon, 1)
+    (hour,) = offered(daemon.sandbox, datetime.now(UTC) - timedelta(minutes=5))[-1:]
     tick = carrying(daemon)
     assert tick("lake") == {}
     assert daemon.materialize([hour], ARCHIVE).success

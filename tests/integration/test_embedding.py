@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import dagster as dg
 import pytest
@@ -14,7 +15,7 @@ from dagster._core.remote_origin import InProcessCodeLocationOrigin, RemoteJobOr
 from dagster._core.test_utils import create_run_for_test
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
-from assets import layers, published
+from assets import layers, published, streams
 from assets.layers import hour_of, key_of
 from pipelines.definitions import build_defs, hourly_partitions
 from pipelines.process import processes
@@ -146,7 +147,7 @@ def test_downstream_asset_of_another_project_follows_the_mirror_hour_by_hour(pro
     assert failed.metadata["failed"].value == 1
 
 
-def test_other_jobs_lists_lookups_snapshots_and_report_run_in_another_project(project, settings):
+def test_other_jobs_lists_lookups_snapshots_and_report_run_in_another_project(project, settings, monkeypatch):
     (asked,) = project.tick("discover_snapshots").run_requests
     assert project.instance.get_dynamic_partitions(f"{PREFIX}_snapshots") == [asked.partition_key]
     build_resources(settings)["warehouse"].warehouse.publish()  # for the report
@@ -158,17 +159,18 @@ def test_other_jobs_lists_lookups_snapshots_and_report_run_in_another_project(pr
         assert {event.asset_key for event in result.get_asset_materialization_events()} == keys
         assert {key.path[0] for key in keys} == {PREFIX}
     assert (settings.data / "report.html").exists()
+    monkeypatch.setattr(streams.stream, "keep", Mock())
+    (read,) = project.execute(f"{PREFIX}_stream").get_asset_materialization_events()
+    assert read.asset_key == streams.KEY.with_prefix(PREFIX)
     assert project.execute("report").success
 
 
 def test_sensors_of_the_mirror_heed_no_run_of_the_other_project(project, service, monkeypatch):
     (hour,) = offered(service, datetime.now(UTC))[-1:]
     hourly = {"dagster/partition": key_of(hour)}
-    theirs = [
-        # hours of their own, by the same names, in a job of ops and in one of assets
-        project.begun("report", tags=hourly),
-        project.begun("stock", tags=hourly, asset_selection=frozenset({stock.key})),
-    ]
+    # hours of their own, by the same names, in a job of ops and in one of assets
+    of_assets = {"asset_selection": frozenset({stock.key})}
+    theirs = [project.begun("report", tags=hourly), project.begun("stock", tags=hourly, **of_assets)]
     found = project.tick("discover_hours").run_requests
     assert key_of(hour) in {request.tags["dagster/asset_partition_range_end"] for request in found}
     assert project.execute(f"{PREFIX}_hours", partition_key=key_of(hour)).success

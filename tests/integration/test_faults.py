@@ -28,9 +28,7 @@ def test_tokens_that_were_revoked_end_the_run_and_one_login_heals_it(mirror: Any
     mirror.configure(password=None)
     mirror.sandbox.requests.clear()
     hours = mirror.newest(1)
-
     made = mirror.materialize(hours)
-
     for part in ("revoked", "no password is configured", "Existing data is kept", "`wme auth login`"):
         assert part in made.sentence
     assert (made.success, made.allow_retries, made.metadata) == (False, False, {})
@@ -111,9 +109,7 @@ def test_a_range_without_an_hour_and_an_hour_that_has_not_begun_fail_and_say_why
 def test_a_damaged_archive_costs_its_hour_until_the_service_replaces_it(mirror: Any) -> None:
     hours = [good, bad] = mirror.newest(2)
     mirror.sandbox.faults.add(path=mirror.download_path(bad, "enwiki"), listed=True, kind="gzip_truncated")
-
     made = mirror.materialize(hours)
-
     first, line = made.sentence.split("\n")
     assert (first, made.success, made.allow_retries) == ("1 of 2 hours failed. The other hour is loaded.", False, False)
     others = {place: count for place, count in mirror.truth([bad]).items() if place[1] != "enwiki"}

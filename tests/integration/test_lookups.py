@@ -21,17 +21,13 @@ def names(sandbox):
     return [writer.name(event.title) for event in sandbox.world.pages_at("enwiki", 0, moment)]
 
 
-def refusals(sandbox, count):
-    sandbox.faults.add(path="/v2/articles/*", kind="status", status=429, count=count)
-
-
 @pytest.mark.parametrize(
     ("count", "per_second", "hinder", "least", "most"),
     [
         # requests that were held up arrive together, at most as many as there are threads
         (60, 100.0, lambda sandbox: sandbox.rate.set(100.0, burst=10), 0, 0),
         pytest.param(1000, 100.0, lambda sandbox: sandbox.rate.set(100.0, burst=10), 0, 0, marks=pytest.mark.soak),
-        (60, None, lambda sandbox: refusals(sandbox, 12), 12, 12),
+        (60, None, lambda sandbox: sandbox.faults.add("/v2/articles/*", kind="status", status=429, count=12), 12, 12),
         pytest.param(1000, None, lambda sandbox: sandbox.rate.set(50.0, burst=2), 1, 1000, marks=pytest.mark.soak),
     ],
     ids=["a known limit", "a thousand at a known limit", "refusals", "a thousand that learn the limit"],

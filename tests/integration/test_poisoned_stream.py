@@ -135,8 +135,7 @@ def test_what_was_numbered_anew_while_nobody_listened_is_read_by_moments(tmp_pat
         return Reply(body=b"".join(line for _, _, line in found), chunked=True)
 
     def listen_until(count):
-        enough = lambda steps: sum(one.row_count for one in steps) >= count  # noqa: E731
-        return listen(client, tmp_path, enough, connections=1, now=now)
+        return listen(client, tmp_path, lambda of: sum(one.row_count for one in of) >= count, connections=1, now=now)
 
     now = NOW + timedelta(hours=1)
     with FakeService(lambda: now) as fake:

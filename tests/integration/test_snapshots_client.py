@@ -83,14 +83,13 @@ def test_in_chunks_it_costs_one_unit_for_each_and_nothing_again(client, sandbox,
 
 
 def test_a_version_that_changes_half_way_is_noticed(client, sandbox, plan, folder):
-    workers = 4
     sandbox.exports.export(NAME, after_downloads=4)
     # the first file is complete only after another was found replaced
     sandbox.faults.add(path="*chunk_0/download", kind="slow", bytes_per_second=50_000)
     with pytest.raises(errors.StaleSnapshot) as caught:
-        client.snapshots.download(plan, workers=workers)
+        client.snapshots.download(plan, workers=4)
     error = caught.value
-    assert used(client)[1] <= 3 + workers  # those under way at that moment, and none after it
+    assert used(client)[1] <= 3 + 4  # those under way at that moment, and none after it
     assert (plan.manifest.exists(), unfinished(plan)) == (False, [])
     kept = landed(plan)
     assert all(md5_of(p.target) == Sidecar.read(p.target).version for p in kept)

@@ -110,9 +110,10 @@ def test_the_disk_must_hold_what_is_made_of_the_archives_and_the_floor(bench, mo
 
     def check(free, gigabytes=2.0):
         monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=free))
-        batches.check_disk([plan, plan], bench.data, gigabytes)
+        batches.check_disk([plan, plan], bench.data / "new", gigabytes)
 
     check(needed)
+    assert (bench.data / "new").is_dir()
     told = r"for 2 hours and must leave 2\.0 GB of disk space free.*only 2\.0 GB is free in .*\. Nothing was "
     with pytest.raises(errors.DiskFull, match=told):
         check(needed - 1)
@@ -128,6 +129,8 @@ def test_what_is_remembered_of_an_hour_that_failed():
     kinds = (errors.NotPublishedYet, errors.RetentionPassed, errors.NotFound, errors.EnterpriseError, OSError)
     states = [HourState.NOT_YET, HourState.PAST_RETENTION, *[HourState.MISSING] * 3]
     assert [batches.state_of(kind("No.")) for kind in kinds] == states
+    with pytest.raises(errors.DiskFull):  # which the hour's other files meet as well
+        batches.check_alone([errors.IntegrityError("Wrong."), errors.DiskFull("Full.")], 9)
 
 
 def test_one_damaged_archive_fails_the_hour_and_the_others_are_converted(bench):

@@ -7,8 +7,8 @@ import dagster as dg
 from assets import layers
 from assets.lists import list_assets
 from pipelines.definitions import build_defs
-from resources.datasets import LISTS, named
-from resources.lake import lists
+from resources.datasets import LISTS, LOOKUPS, named
+from resources.lake import conversion_version, lists
 from resources.settings import Settings
 
 PROJECTS = layers.keys(named("projects"))[1:]
@@ -47,3 +47,4 @@ def test_what_is_made_part_by_part_has_no_code_version():
     versioned = {key.path[-1] for key, version in versions.items() if version is not None}
     assert versioned == {*(one.name for one in LISTS), "lookups"}
     assert not [key for key, version in versions.items() if version and graph.get(key).is_partitioned]
+    assert {*map(versions.get, layers.keys(LOOKUPS)[1:])} == {conversion_version(LOOKUPS.table)}

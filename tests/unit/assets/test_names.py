@@ -15,11 +15,6 @@ from tests.unit.enterprise.loopback import json_reply
 
 
 @pytest.fixture
-def projects(bench):
-    return bench.layout.list_archive(named("projects"))
-
-
-@pytest.fixture
 def check(bench):
     """`check(projects, namespaces, layout)`: the lists that the service is asked for."""
 
@@ -35,11 +30,11 @@ def entries(*names):
     return [{"identifier": name} for name in names]
 
 
-def test_names_of_archived_lists_cost_no_request_and_odd_entries_spoil_no_other(bench, check, projects):
+def test_names_of_archived_lists_cost_no_request_and_odd_entries_spoil_no_other(bench, check):
     assert check(["frwiki", "enwiki"], [14, 0]) == []
     with pytest.raises(UnknownNameError, match=r"^The service has no namespace 5 "):
         check(["enwiki"], [5])
-    projects.write_text(json.dumps([*entries("enwiki", None, ["x"]), 7, {}]))
+    bench.layout.list_archive(named("projects")).write_text(json.dumps([*entries("enwiki", None, ["x"]), 7, {}]))
     bench.fake.close()
     assert check(["enwiki"]) == []
 
@@ -70,17 +65,17 @@ def test_a_name_that_the_archived_list_does_not_know_may_be_new_or_that_of_an_od
 
 
 @pytest.mark.parametrize("damaged", [b"", b"null", b"[1]", b'[{"name": "x"}]', b"\xff"])
-def test_a_damaged_list_is_taken_for_none(check, projects, damaged):
-    projects.write_bytes(damaged)
+def test_a_damaged_list_is_taken_for_none(bench, check, damaged):
+    bench.layout.list_archive(named("projects")).write_bytes(damaged)
     assert check(["frwiki"]) == ["/v2/projects"]
 
 
-def test_without_the_network_the_sentence_says_what_was_compared(bench, check, projects, tmp_path):
+def test_without_the_network_the_sentence_says_what_was_compared(bench, check, tmp_path):
     bench.fake.close()
     with pytest.raises(UnreachableError, match=r"The projects enwiki cannot be checked: the service's list"):
         check(["enwiki"], layout=Layout(tmp_path / "empty"))
     at = datetime(2026, 11, 20, 5, 6, tzinfo=UTC).timestamp()
-    os.utime(projects, (at, at))
+    os.utime(bench.layout.list_archive(named("projects")), (at, at))
     told = r"did you mean enwiki\?.* is from 2026-11-20 05:06 UTC, and the service is "
     with pytest.raises(UnknownNameError, match=told):
         check(["enwiki", "enwikki"])

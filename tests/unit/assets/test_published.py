@@ -5,6 +5,7 @@ import os
 from datetime import UTC, datetime, timedelta
 from unittest.mock import Mock, call
 
+import dagster as dg
 import duckdb
 import pytest
 
@@ -119,6 +120,7 @@ def test_a_publication_says_what_it_published_and_what_was_removed(bench, publis
     assert {name: told[name] for name in numbers} == numbers
     assert clean.call_args.kwargs == due.call_args.kwargs == {"grace": timedelta(hours=24)}
     assert told["newest_articles"].splitlines()[2].startswith("| enwiki | Page 9 | 9009 | 2026-11-01 05:20:30 |")
+    assert "| lookups | table | 0 |\n" in told["tables"]
     assert {"| articles | table | 2 |", "| article_bodies | view |  |"} <= {*told["tables"].splitlines()}
     clean.side_effect = WarehouseBusyError("Busy.")
     assert {*told} - {*publish(0)} == {name for name in told if name.startswith(("freed", "replaced"))}
@@ -171,3 +173,12 @@ def test_a_build_file_is_incomplete_until_all_was_tried(bench, monkeypatch, capl
     rebuilding.complete(own["lake"], own["warehouse"], None, own["enterprise"])
     assert bench.warehouse.is_complete()
     assert "Reloaded 2 hours and 1 snapshot version. Failed: One. Two." in caplog.text
+
+
+def test_the_report_shows_what_needs_attention_as_it_is(instance):
+    told = {"attention": ["<a>", "b"], "attention_count": 7, "picture_count": 3, "seconds": 1.23456}
+    page = published.report(lambda: Mock(path="/r.html", size_bytes=2_000, **told))
+    (event,) = dg.materialize([page], instance=instance).get_asset_materialization_events()
+    shown = {"attention": "- `<a>`\n- b", "attention_count": 7, "pictures": 3, "seconds": 1.235}
+    shown |= {"page": "/report", "dagster/uri": "/r.html", "bytes": 2_000, "size": "2.0 kB"}
+    assert {name: one.value for name, one in event.materialization.metadata.items()} == shown

@@ -102,18 +102,11 @@ def test_a_step_is_a_line():
 
 
 def test_a_failed_merge_is_reported_once_and_again_after_it_has_worked():
-    results = iter([MirrorError("No room."), MirrorError("No room."), 1, None, MirrorError("No room.")])
-
-    class Lake:
-        def merge(self):
-            if isinstance(found := next(results), MirrorError):
-                raise found
-            return found
-
-    said, known = [], None
+    error = MirrorError("No room.")
+    lake, said, known = Mock(**{"merge.side_effect": [error, error, 1, None, error]}), [], None
     for _ in range(4):
-        known = stream._merge(Lake(), known, said.append)
-    assert (said, next(results, None)) == (["No room."] * 2, None)
+        known = stream._merge(lake, known, said.append)
+    assert (said, lake.merge.call_count) == (["No room."] * 2, 5)
 
 
 def test_each_step_commits_its_position_and_says_its_lag_and_a_gap_once(tmp_path, monkeypatch):
@@ -123,7 +116,7 @@ def test_each_step_commits_its_position_and_says_its_lag_and_a_gap_once(tmp_path
     before, longer = (replace(first, published_at=dict.fromkeys((1, 2), NOW - timedelta(days=n))) for n in (3, 4))
     moments = {1: NOW - timedelta(hours=1), 2: NOW + timedelta(days=1)}
     second = replace(first, offsets={1: 7, 2: 6}, published_at=moments)
-    told = {"begin.return_value": first, "merge.side_effect": MirrorError("No room."), "add.return_value": second}
+    told = {"begin.return_value": before, "merge.side_effect": MirrorError("No room."), "add.return_value": second}
     lake = Mock(**told, **{"last.side_effect": [before, before, longer, longer]})
     source = Mock(connections=[1, 2], reconnect_count=3, too_long_count=4, **{"take.return_value": [b"x", b"y"]})
     client, ends, said, warned = MagicMock(), iter([*[False] * 6, True]), [], []
@@ -134,7 +127,8 @@ def test_each_step_commits_its_position_and_says_its_lag_and_a_gap_once(tmp_path
     # in each pass two bytes come: the second has enough, the fourth and the sixth are due, and the last is the end
     monkeypatch.setattr(stream, "STEP_BYTES", 4)
     monkeypatch.setattr(stream, "time", Mock(**{"monotonic.side_effect": [0, 0, 1, 2, 3, 301, 302, 602, 603]}))
-    how = {"say": lambda *step: said.append(step), "warn": warned.append, "options": StreamOptions(connections=3)}
+    warn = lambda text: warned.append((text, client.stream.call_count))  # noqa: E731
+    how = {"say": lambda *step: said.append(step), "warn": warn, "options": StreamOptions(connections=3)}
     keep(client, lake, tmp_path, since=None, clock=lambda: NOW, ended=ends.__next__, loaded=set, **how)
     assert (lake.begin.call_args, source.take.call_args_list) == (call(NOW, NOW), [*[call(0.2)] * 6, call(0.0)])
     assert held.call_args.kwargs["wait_seconds"] > 0, "the lock of a process that only asks whether it is held is brief"
@@ -146,8 +140,9 @@ def test_each_step_commits_its_position_and_says_its_lag_and_a_gap_once(tmp_path
     assert source.positions.committed.call_args_list == [call(second.offsets, second.published_at)] * 4
     again = [call({1: one.published_at[1]}) for one in (before, before, longer, longer)]
     assert source.read_again.call_args_list == again
-    told = [one.endswith("files do not contain visibility changes.") or one for one in warned]
+    told = [one.endswith("files do not contain visibility changes.") or one for one, _ in warned]
     assert told == [True, "No room.", True], "each gap, and each failure to merge, is told once"
+    assert [begun for _, begun in warned] == [0, 1, 1], "a gap is told before the first event comes"
     assert [one.kwargs["always"] for one in lake.add.call_args_list] == [False, False, True, True]
     run, now = (lake.add.call_args.kwargs[name] for name in ("run", "service_now"))
     assert (run, now) == (Run(NOW, NOW, 2, 3, 4), source.now)

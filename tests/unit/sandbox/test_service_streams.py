@@ -187,6 +187,9 @@ def test_a_query_names_positions_which_are_not_past_the_end(streams):
     begin, live = _beginning(_from_form(query), NOW), topic.offsets_at(now)
     assert begin == Beginning((15, 16, 17, 18, 19), {}, {15: 5, 16: 10**15}, 1)
     assert _positions(topic, begin, now) == {15: 5} | {number: live[number] for number in range(16, 20)}
+    # positions have a resolution of a millisecond
+    event = topic.hour(now // 3_600_000_000)[5]
+    assert topic.offsets_at(event.published + 1)[event.partition] == event.offset
     everything = _beginning(_from_form([("since", text(NOW)), ("since", "")]), NOW)
     assert everything == Beginning(tuple(range(50)), dict.fromkeys(range(50), NOW), {}, 10)
     times = _positions(topic, Beginning((0, 1), {0: NOW - KEPT, 1: NOW}, {}, 1), now)

@@ -97,8 +97,12 @@ def test_hours_that_were_mistyped_leave_nothing(lake, warehouse, status):
     warehouse.record_statuses(gone)
     later = status(301, HourState.PAST_RETENTION, "The service no longer has it.")
     warehouse.record_statuses([later, replace(later, batch_hour=lake.hour(300), namespace_id=10)])
+    # the first hour of a mirror that begins with a snapshot, at 301:30, is a gap
+    warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 18_100)]], "frwiki"))
+    warehouse.record_statuses([replace(later, project_id="frwiki")])
     warehouse.fill_coverage(["enwiki"], [0], lake.hour(302))
     assert states(warehouse, lake) == {300: "loaded", 301: "past_retention"}
+    assert states(warehouse, lake, "frwiki") == {301: "past_retention"}
 
 
 def test_of_two_snapshots_the_newest_tells_what_is_wanted_and_quiet_hours_lead_to_the_older(lake, warehouse, status):

@@ -25,13 +25,17 @@ def test_nothing_is_touched_before_a_method_is_called(data):
 
 
 def test_hour_is_loaded_once(lake, warehouse):
-    file = lake.file(0, [lake.change(1, "A", 1), lake.change(2, "B", 2, "delete")])
+    file = lake.file(0, [lake.change(1, "A", 1), lake.change(2, "B", 2, "delete")], rejects=[b"y"])
     load = warehouse.load_hour(lake.hour(0), [file])
     assert (load.changed, load.loaded_file_count, load.row_count, load.duplicate_count) == (True, 1, 2, 0)
     again = warehouse.load_hour(lake.hour(0), [file])
     assert (again.changed, again.loaded_file_count, again.unchanged_file_count) == (False, 0, 1)
     assert (again.row_count, again.held_row_count, again.held_duplicate_count) == (0, 2, 0)
     assert (count(warehouse), loaded_digests(warehouse, lake.hour(0))) == (2, {("enwiki", 0): file.digest})
+    more = lake.file(0, 2 * [lake.change(1, "A", 1)], "frwiki", rejects=[b"x"])
+    load = warehouse.load_hour(lake.hour(0), [file, more])
+    wanted = {"changed": True, "loaded_file_count": 1, "unchanged_file_count": 1, "row_count": 1, "duplicate_count": 1}
+    assert vars(load).items() >= (wanted | {"reject_count": 1, "held_row_count": 3, "held_duplicate_count": 1}).items()
 
 
 def test_reload_loads_the_same_content_again_without_calling_it_redone(lake, warehouse):
@@ -127,6 +131,7 @@ def zeros(path):
     path.write_bytes(content)
 
 
+NO_VALUE = r"could not be loaded .*: {} file [^,]*bad_[^,]* \(no value in {}\)"
 MISPLACED = "1 rows whose hour, project or namespace differs"
 #: What is done to the last of three files, or said of it, and what is then said. Each has one row and one reject.
 SPOILT = {
@@ -140,14 +145,8 @@ SPOILT = {
     "type": (lambda file: values(file.path, "version_id", "7", pa.string()), "columns version_id, or stores them with"),
     "row": (lambda file: pq.write_table(pq.read_table(file.path).slice(1), file.path), "0 rows, but 1 were expected"),
     "pages": (lambda file: zeros(file.path), "could not be loaded into the warehouse"),
-    "no name": (
-        lambda file: values(file.path, "name", None),
-        r"could not be loaded .*: lake file [^,]*bad_[^,]* \(no value in name\)",
-    ),
-    "no reason": (
-        lambda file: values(file.rejects_path, "reason", None),
-        r"could not be loaded .*: rejects file [^,]*bad_[^,]* \(no value in reason\)",
-    ),
+    "no name": (lambda file: values(file.path, "name", None), NO_VALUE.format("lake", "name")),
+    "no reason": (lambda file: values(file.rejects_path, "reason", None), NO_VALUE.format("rejects", "reason")),
     "project": (lambda file: values(file.path, "project_id", "frwiki"), MISPLACED),
     "namespace": (lambda file: values(file.path, "namespace_id", 14), MISPLACED),
     "hour": (lambda file: values(file.path, "batch_hour", START), MISPLACED),
@@ -233,15 +232,14 @@ def test_what_changes_a_table_is_news_and_the_same_again_is_not(lake, warehouse)
     lists = [lake.reference("codes", [{"code": "wiki", "name": name}]) for name in ("Wikipedia", "Wikis")]
     shorter = lake.reference("codes", [])
     gap = HourStatus(lake.hour(5), "enwiki", 0, HourState.EMPTY, "Because.")
+    other = [HourStatus(lake.hour(0), "frwiki", 0, HourState.ABSENT)]
     changes = {
         "the first hour": lambda: warehouse.load_hour(lake.hour(0), [lake.file(0, rows(0))]),
         "an hour with other content": lambda: warehouse.load_hour(lake.hour(0), [lake.file(0, rows(0), tag="b")]),
         "a snapshot": lambda: warehouse.load_snapshot(lake.snapshot([rows(9)])),
         "the current articles": warehouse.apply_changes,
         "what is known of an hour": lambda: warehouse.record_statuses([gap]),
-        "what is known beside a file": lambda: warehouse.load_hour(
-            lake.hour(0), [lake.file(0, rows(0), tag="b")], [HourStatus(lake.hour(0), "frwiki", 0, HourState.ABSENT)]
-        ),
+        "what else is known of it": lambda: warehouse.load_hour(lake.hour(0), [lake.file(0, rows(0), tag="b")], other),
         "gaps": lambda: warehouse.fill_coverage(["enwiki"], [0]),
         "a list": lambda: warehouse.load_list(codes, lists[0]),
         "another list": lambda: warehouse.load_list(codes, lists[1]),

@@ -213,10 +213,8 @@ def test_summary_of_hours(lake, warehouse, status, clock):
     late = HourStatus(lake.hour(2), "enwiki", 0, HourState.EMPTY, checked_at=lake.hour(9))
     assert warehouse.record_statuses([late]) == 1
     query = "SELECT state, row_count, reject_count, load_count, checked_at FROM hours ORDER BY batch_hour, project_id"
-    assert ask(warehouse, query) == [
-        *(("loaded", 3, 1, 1, clock.now), ("absent", None, None, None, clock.now)),
-        *(("loaded", 1, 0, 1, clock.now), ("empty", 0, None, None, lake.hour(9))),
-    ]
+    first = [("loaded", 3, 1, 1, clock.now), ("absent", None, None, None, clock.now)]
+    assert ask(warehouse, query) == [*first, ("loaded", 1, 0, 1, clock.now), ("empty", 0, None, None, lake.hour(9))]
     enwiki, frwiki = warehouse.summary([lake.hour(0)], published=False)
     assert (enwiki.project_id, enwiki.state, enwiki.file_count, enwiki.row_count) == ("enwiki", "loaded", 1, 3)
     assert (enwiki.update_count, enwiki.delete_count, enwiki.visibility_change_count) == (2, 1, 1)

@@ -126,10 +126,8 @@ def test_sizes_beyond_64_bits_are_null(mirror):
         return line(project, number, **versions, event={"identifier": str(number), "type": "update"})
 
     largest = 2**63 - 1
-    edits = {
-        "enwiki": [edit("enwiki", 2, -largest, 600), edit("enwiki", 3, 10, 600), edit("enwiki", 4, largest, -600)],
-        "frwiki": [edit("frwiki", number, largest) for number in range(10, 16)],
-    }
+    edits = {"enwiki": [edit("enwiki", *one) for one in ((2, -largest, 600), (3, 10, 600), (4, largest, -600))]}
+    edits["frwiki"] = [edit("frwiki", number, largest) for number in range(10, 16)]
     for project, lines in edits.items():
         mirror.bring(datasets.ARTICLE_CHANGES, (project, 0), lines, batch_hour=HOUR)
     mirror.warehouse.publish()

@@ -48,8 +48,7 @@ def recorded(
     scope = {"projects": projects, "namespaces": NAMESPACES, "wikidata": True}
     world = {"changes_per_hour": 30, "entities": 60, "body_bytes": 1500, "chunk_bytes": 20_000, "stream_rate": 0}
     with mirrored(folder, now=NOW, **scope, **world) as mirror:
-        sandbox = mirror.sandbox
-        claim(mirror.data, sandbox.url)
+        claim(mirror.data, mirror.sandbox.url)
         assert mirror.run("reference").success
         *hours, last = mirror.newest(4)
         assert mirror.materialize(hours).success
@@ -66,7 +65,7 @@ def recorded(
         assert mirror.materialize([last], **mirror.at("download ", amid)).success
         # the service exports an hour again, with a line that nobody can read
         path = mirror.download_path(last, projects[-1])
-        sandbox.faults.add(path, kind="line_malformed", where="objects", listed=True, count=None, replace=True)
+        mirror.sandbox.faults.add(path, kind="line_malformed", where="objects", listed=True, count=None, replace=True)
         assert mirror.materialize([last]).success
         assert mirror.run("publish").success
         yield mirror

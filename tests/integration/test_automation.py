@@ -238,14 +238,13 @@ def test_runs_read_the_stream_one_after_the_other(daemon, monkeypatch):
 
     monkeypatch.setattr(streams.stream, "keep", keep_and_say)
     now = datetime.now(UTC)
-    since_hours = 6
-    wanted = sum(1 for _ in daemon.sandbox.world.events("enwiki", now - timedelta(hours=since_hours - 1), now))
+    wanted = sum(1 for _ in daemon.sandbox.world.events("enwiki", now - timedelta(hours=5), now))
     assert wanted >= 15
     found: list[dict[str, Any]] = []
     observed: list[dg.DagsterEvent] = []
     while len(asked) < 2 or sum(asked[-1]["last"].event_counts.values()) < wanted:
         # a busy machine may need longer
-        config = {"minutes": 0.01 * (len(found) + 1), "since_hours": since_hours, "connections": 2}
+        config = {"minutes": 0.01 * (len(found) + 1), "since_hours": 6, "connections": 2}
         run = daemon.execute("stream", run_config={"ops": {"lake__live_changes": {"config": config}}})
         (made,) = run.get_asset_materialization_events()
         observed += [event for event in run.all_events if event.event_type_value == "ASSET_OBSERVATION"]

@@ -130,8 +130,7 @@ def test_every_asset_explains_itself_and_names_its_table_and_the_line_that_makes
     graph, tables = build_defs(Settings()).resolve_asset_graph(), []
     for key in graph.get_all_asset_keys():
         node = graph.get(key)
-        assert node.description, key
-        assert node.description.endswith("."), key
+        assert (node.description or "").endswith("."), key
         if (table := node.metadata.get("dagster/table_name")) is not None:
             assert (key.path[0], table) == ("warehouse", f"warehouse.main.{key.path[-1]}")
             tables.append(table)

@@ -159,6 +159,7 @@ def test_other_jobs_lists_lookups_snapshots_and_report_run_in_another_project(pr
         assert {event.asset_key for event in result.get_asset_materialization_events()} == keys
         assert {key.path[0] for key in keys} == {PREFIX}
     assert (settings.data / "report.html").exists()
+    assert "page" not in result.get_asset_materialization_events()[0].materialization.metadata  # of our web server
     monkeypatch.setattr(streams.stream, "keep", Mock())
     (read,) = project.execute(f"{PREFIX}_stream").get_asset_materialization_events()
     assert read.asset_key == streams.KEY.with_prefix(PREFIX)

@@ -52,8 +52,7 @@ def test_misspelt_names_end_the_run_before_anything_is_fetched_and_leave_no_row(
     mirror.configure(projects=("enwiki", "frwikki"), namespaces=(0, 1))
     # an hour that is not there yet fails for itself, and notes nothing of such names either
     made = mirror.materialize([*hours, hours[-1] + HOUR])
-    (told,) = made.sentences
-    assert told == (
+    assert made.sentence == (
         "The service has no project frwikki (did you mean frwiki?) and no namespace 1 (there are 0, 6, 10, 14). "
         "Nothing was fetched. Correct WME_PROJECTS or WME_NAMESPACES."
     )

@@ -12,6 +12,8 @@ from resources.datasets import ARTICLE_CHANGES, ENTITY_CHANGES, SNAPSHOT_ARTICLE
 from resources.enterprise import Query, endpoints, errors, read_archive, record_model
 from tests.integration.daemon import QUICK
 
+DATASETS = [ARTICLE_CHANGES, SNAPSHOT_ARTICLES, STRUCTURED_ARTICLES, ENTITY_CHANGES]
+
 
 @pytest.fixture
 def names(sandbox):
@@ -47,9 +49,6 @@ def test_many_lookups_keep_to_a_limit_that_is_known_and_recover_from_refusals_wh
     refused = sum(seen.status == 429 and seen.path.startswith("/v2/articles/") for seen in sandbox.requests)
     assert least <= refused <= most
     assert client.account.user().quotas["ondemand"].used == count
-
-
-DATASETS = [ARTICLE_CHANGES, SNAPSHOT_ARTICLES, STRUCTURED_ARTICLES, ENTITY_CHANGES]
 
 
 def without_moments(value):

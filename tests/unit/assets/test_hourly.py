@@ -75,8 +75,9 @@ def test_an_odd_record_of_the_list_fails_its_own_project_alone(bench, materializ
     found = {(HOUR, project, 0): state for project, state in states.items()}
     assert bench.states() == found | {(NEXT, project, 0): "absent" for project in states}
     # without the service it is the same
-    scope = [("frwiki", 0), ("itwiki", 0)]
-    assert batches.archived_hour(HOUR, bench.layout, scope, datasets.ARTICLE_CHANGES).plan.odd.keys() == {*scope[:1]}
+    scope = odd_place, absent = ("frwiki", 0), ("itwiki", 0)
+    plan = batches.archived_hour(HOUR, bench.layout, scope, datasets.ARTICLE_CHANGES).plan
+    assert (plan.odd.keys(), plan.absent) == ({odd_place}, (absent,))
     # a mirror without that project is not concerned, and says what it saw
     assert materialize([HOUR], "enwiki", "itwiki").failure is None
     odd["value"] = 0.001

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import shutil
 from datetime import UTC, datetime, timedelta
 from unittest.mock import Mock, call
 
@@ -145,6 +146,7 @@ def earlier(warehouse):
     [
         (lambda it: it.build_path.write_bytes(b"no database"), "A copy of warehouse.duckdb takes its place"),
         (earlier, "A new file takes its place"),
+        (lambda it: earlier(it) or shutil.rmtree(it.data / "lake"), "A new file takes its place"),
     ],
 )
 def test_a_build_file_that_was_replaced_is_completed_before_publication(bench, publish, caplog, damage, replacement):

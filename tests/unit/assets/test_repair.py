@@ -146,6 +146,8 @@ def test_repairs_begin_with_the_newest_hour_and_end_at_a_limit_or_a_full_disk(be
     whole = [file for file in files if {part.batch_hour for part in file.parts} <= {*again}]
     assert (done.waiting, done.load_count, done.replaced) == (waiting, 3 - waiting, whole)
     assert len(whole) == {0: 4, 1: 2, 3: 0}[waiting]
+    both = tuple(Part("snapshot_articles", None, HOUR, "enwiki", number) for number in (0, 14))
+    assert [*rebuilding._units([FaultyFile("", "", True, both)])] == [[both[1]], [both[0]]]
 
 
 def test_compactions_begin_with_the_newest_hours_and_each_failure_counts(bench, monkeypatch):

@@ -99,9 +99,8 @@ def test_a_forgotten_password(auth, account, service):
 def test_a_changed_password_leaves_the_tokens(auth, account, environ, service):
     auth("login")
     before = stored(environ)
-    auth("change-password", WME_PASSWORD="Wr0ng-password!", WME_NEW_PASSWORD=NEW_PASSWORD).fails(
-        "Check the previous password"
-    )
+    told = auth("change-password", WME_PASSWORD="Wr0ng-password!", WME_NEW_PASSWORD=NEW_PASSWORD)
+    told.fails("Check the previous password")
     auth("change-password", WME_NEW_PASSWORD=WEAK).fails(UNFIT)
     auth("change-password", WME_NEW_PASSWORD="Ab1-").fails("The new password does not contain 8 characters.")
     # blank lines at the end are no surplus
@@ -200,8 +199,7 @@ def test_without_a_terminal_a_variable_or_standard_input_is_named(auth, command,
 def test_surplus_lines_are_refused_and_nothing_is_sent(auth, account, service, command, more, lines):
     stdin = "\n".join(line.format(password=account.password) for line in lines) + "\n"
     auth(command, "--password-stdin", stdin=stdin, **more).fails("contains too many lines", "Nothing was sent", code=2)
-    assert list(service.requests) == []
-    assert auth("login").code == 0
+    assert (list(service.requests), auth("login").code) == ([], 0)
 
 
 def test_standard_input_that_is_not_text_is_refused(account, environ, tmp_path):

@@ -193,8 +193,7 @@ def test_failures_agree_with_the_table_and_name_their_dataset(environ, call, ser
     assert told.code == 1
     assert f"! enwiki namespace 0 {hours[2]:%Y-%m-%d %H:00}: missing. " in told.out
 
-    full = both | {"WME_MIN_FREE_GB": "999999"}
-    told = call("run", "--no-reference", *between(hours[2], hours[2]), environ=full)
+    told = call("run", "--no-reference", *between(hours[2], hours[2]), environ=both | {"WME_MIN_FREE_GB": "999999"})
     said = told.err.partition("Error: ")[2].splitlines()
     need = re.compile(r"(\w+): The run needs about .* must leave 999,999.0 GB of disk space free \(WME_MIN_FREE_GB\), ")
     assert [need.match(line)[1] for line in said] == ["article_changes", "entity_changes"]
@@ -241,8 +240,7 @@ def test_sandbox_serves_the_account_of_the_environment_until_it_is_interrupted(f
     assert "The account Ada has the password from WME_PASSWORD." in told
     assert "curl" in told
     body = {"username": account["WME_USERNAME"], "password": account["WME_PASSWORD"]}
-    answer = requests.post(f"{address}/v1/login", json=body, timeout=PATIENCE_SECONDS)
-    assert answer.json()["expires_in"] == 86_400
+    assert requests.post(f"{address}/v1/login", json=body, timeout=PATIENCE_SECONDS).json()["expires_in"] == 86_400
     assert (tmp_path / "data" / "sandbox" / "account.json").exists()
     second = forked(*words, environ={"WME_DATA": str(tmp_path / "data")})
     _, err = second.communicate(timeout=PATIENCE_SECONDS)

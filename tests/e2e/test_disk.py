@@ -86,6 +86,5 @@ def test_a_disk_that_fills_up_on_the_way_is_a_sentence_too(account, forked, hour
     assert process.returncode == 1
     assert "Traceback" not in err, err
     # by whichever part met it: the history, the download, the lake or the warehouse
-    assert re.search(
-        r"The disk is full|No space left|Disk space or memory ran out|[Mm]ake room|[Ff]ree (?:\w+ )*space", err
-    ), err
+    told = r"The disk is full|No space left|Disk space or memory ran out|[Mm]ake room|[Ff]ree (?:\w+ )*space"
+    assert re.search(told, err), err

@@ -175,8 +175,7 @@ def test_answers_of_the_notebook_are_those_of_the_file(asked, published):
     ask = Warehouse(published.parent).sql
     counts = ask("SELECT project_id, namespace_id, count(*) FROM articles GROUP BY ALL ORDER BY ALL").rows
     [(edits,)] = ask("SELECT CAST(sum(edit_count) AS BIGINT) FROM activity").rows
-    answered = [(row["project_id"], row["namespace_id"], row["article_count"]) for row in tables["coverage"]]
-    assert answered == counts
+    assert [(row["project_id"], row["namespace_id"], row["article_count"]) for row in tables["coverage"]] == counts
     assert sum(row["edit_count"] for row in tables["hourly_edits"]) == edits
     assert {row["what"] for row in tables["deleted_and_moved"]} == {"deleted", "moved"}
     *before, now = tables["before_and_now"]

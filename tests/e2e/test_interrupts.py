@@ -148,8 +148,7 @@ def test_interrupt_of_a_prompt_gives_the_terminal_its_echo_back(tmp_path, accoun
     process = subprocess.Popen(words, **how)
     until(lambda: not termios.tcgetattr(theirs)[3] & termios.ECHO)
     os.write(ours, b"\x03")
-    assert process.wait(timeout=PATIENCE_SECONDS) == 130
-    assert termios.tcgetattr(theirs) == before
+    assert (process.wait(timeout=PATIENCE_SECONDS), termios.tcgetattr(theirs)) == (130, before)
     shown = b""
     # what was written comes through the terminal in pieces, a line before the sentence among them
     while not shown.endswith(f"{SENTENCE}\r\n".encode()):

@@ -90,8 +90,7 @@ def test_pages_of_other_websites_start_nothing_and_the_uis_own_page_works(served
         assert (answer.status, "WME_UI_HOSTS" in answer.text()) == (403, True)
         # nothing was started or recorded, and nobody got the password
         runs = served.ask('{ runsOrError(filter: {pipelineName: "reference"}) { ... on Runs { results { runId } } } }')
-        assert runs["runsOrError"]["results"] == []
-        assert Website.posted == []
+        assert (runs["runsOrError"]["results"], Website.posted) == ([], [])
         assets = served.ask("{ assetsOrError { ... on AssetConnection { nodes { key { path } } } } }")["assetsOrError"]
         assert ["forged"] not in [node["key"]["path"] for node in assets["nodes"]]
         page.goto(f"{served.url}/assets")

@@ -171,17 +171,14 @@ def test_no_password_code_or_session_is_shown_or_stored(account, secrets, talkat
     for given, new in (("987654321", first), (code, weak), (code, first)):
         add(path="/v1/forgot-password-confirm", kind="status", status=401, message=f"{given} and {new}?")
         for answered in ("echoed", "refused"):
-            outputs[f"{answered} {given}, {new}"] = talkative(
-                "auth", "confirm-password", WME_CODE=given, WME_NEW_PASSWORD=new
-            )
+            told = talkative("auth", "confirm-password", WME_CODE=given, WME_NEW_PASSWORD=new)
+            outputs[f"{answered} {given}, {new}"] = told
     for previous, new in ((wrong, second), (first, weak), (first, second)):
-        outputs[f"change {previous}, {new}"] = talkative(
-            "auth", "change-password", WME_PASSWORD=previous, WME_NEW_PASSWORD=new
-        )
+        told = talkative("auth", "change-password", WME_PASSWORD=previous, WME_NEW_PASSWORD=new)
+        outputs[f"change {previous}, {new}"] = told
     accounts.set_password(account.username, temporary, temporary=True)
     outputs["challenge"] = talkative("auth", "login", WME_PASSWORD=temporary)
-    session = json.loads((tmp_path / "data" / "state" / "tokens.json").read_bytes())["challenge"]
-    assert session.encode() in secrets
+    assert json.loads((tmp_path / "data" / "state" / "tokens.json").read_bytes())["challenge"].encode() in secrets
     outputs["weak answer"] = talkative("auth", "new-password", WME_PASSWORD="", WME_NEW_PASSWORD=weak)
     outputs["status"] = talkative("auth", "status", "--json", WME_PASSWORD="")
     outputs["answer"] = talkative("auth", "new-password", WME_PASSWORD="", WME_NEW_PASSWORD=first)

@@ -249,8 +249,7 @@ def test_every_event_is_kept_once_and_pages_are_the_truth(tmp_path, runner, moun
         since = siege.lake().begin(settings.now, settings.now).since
         wanted = siege.truth(since)
         assert len(wanted) > 0.9 * many.events
-        assert len(found) == len(set(found))
-        assert set(found) == wanted
+        assert (len(found), set(found)) == (len(set(found)), wanted)
         truth = Truth(siege.sandbox.world, settings.projects, settings.namespaces)
         with Published(warehouse) as published:
             places = {"event_partition": None, "event_offset": None}

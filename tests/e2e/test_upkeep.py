@@ -144,8 +144,7 @@ def unfolded(text):
 
 def test_the_lines_for_cron_keep_a_mirror_whole_and_silent(account, service, call, hours, tmp_path):
     """In this process, but the last time that the first line runs: as cron gives it to a shell. All begin alike."""
-    text = (ROOT / "docs" / "run.md").read_text()
-    [recipe] = re.findall(r"^```cron\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    [recipe] = re.findall(r"^```cron\n(.*?)^```$", (ROOT / "docs" / "run.md").read_text(), re.MULTILINE | re.DOTALL)
     project, backups = tmp_path / "srv", tmp_path / "backups"
     project.mkdir()
     (project / ".venv").symlink_to(ROOT / ".venv")
@@ -190,11 +189,8 @@ def test_the_lines_for_cron_keep_a_mirror_whole_and_silent(account, service, cal
 
 
 def files(data, name=""):
-    return {
-        path: digest
-        for path, digest in contents(data).items()
-        if path.startswith(("archive/", "lake/")) and name in path
-    }
+    found = contents(data)
+    return {path: found[path] for path in found if path.startswith(("archive/", "lake/")) and name in path}
 
 
 @pytest.fixture

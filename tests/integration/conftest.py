@@ -58,10 +58,8 @@ def make_client(sandbox: Sandbox, account: str, tmp_path: Path) -> Iterator[Call
         def make(*, limits: Limits | None = None, retry: RetryPolicy = QUICK, **changes: Any) -> EnterpriseClient:
             url = sandbox.url
             fields = {"auth_url": url, "base_url": url, "realtime_url": url, "username": account, "password": PASSWORD}
-            client = EnterpriseClient(
-                Service(**fields | changes), tmp_path / "state", clock=sandbox.clock.now, retry=retry, limits=limits
-            )
-            return opened.enter_context(client)
+            own = {"clock": sandbox.clock.now, "retry": retry, "limits": limits}
+            return opened.enter_context(EnterpriseClient(Service(**fields | changes), tmp_path / "state", **own))
 
         yield make
 

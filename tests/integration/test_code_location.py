@@ -196,8 +196,7 @@ def test_no_field_of_any_run_takes_a_variable_of_the_process_and_no_address_acco
         top = job.run_config_schema.config_type
         for kind in kinds_of(top):
             assert kind.kind.value in {"STRICT_SHAPE", "PERMISSIVE_SHAPE"} or kind.key in PLAIN, job.name
-        resources = getattr(top.fields["resources"].config_type, "fields", {})
-        for name, field in resources.items():
+        for name, field in getattr(top.fields["resources"].config_type, "fields", {}).items():
             assert set(field.config_type.fields["config"].config_type.fields) == SET_BY_A_RUN.get(name, set())
 
 

@@ -143,8 +143,7 @@ def test_a_damaged_archive_fails_alone(shared, tmp_path):
     made, data = shared
     archives = archives_in(data, 3, lines=7)
     archives[1].path.write_bytes(archives[1].path.read_bytes()[:200])
-    layout = Layout(data)
-    with RemoteWorkers(made.address, layout, answer_seconds=QUICK.answer) as converter:
+    with RemoteWorkers(made.address, Layout(data), answer_seconds=QUICK.answer) as converter:
         outcomes = converter.convert_all(archives, bodies=frozenset({"html"}), advance=lambda _: None)
     assert [type(outcome.error) for outcome in outcomes] == [type(None), ArchiveError, type(None)]
 

@@ -125,8 +125,7 @@ def test_a_damaged_archive_costs_its_hour_until_the_service_replaces_it(mirror: 
     reasons = mirror.rows("SELECT DISTINCT reason FROM hours WHERE batch_hour = ? AND state = 'missing'", [bad])
     assert reasons[0][0] in line
     for layer in ("lake", "warehouse"):
-        key = dg.AssetKey([layer, "article_changes"])
-        [record] = mirror.instance.fetch_observations(key, limit=10).records
+        [record] = mirror.instance.fetch_observations(dg.AssetKey([layer, "article_changes"]), limit=10).records
         assert record.partition_key == key_of(bad)
         assert "gzip data is damaged or truncated" in record.asset_observation.description
     # the service's bytes are kept as served: the archive is whole, only the layers behind it are not

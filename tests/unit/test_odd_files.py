@@ -174,13 +174,15 @@ YAML = {
     "number": b"7", "text": b"postgresql://user:hidden@host", "broken": b"a: 1\n{a: [", "no UTF-8": b"\xff\xfe\x00",
     "unknown key": b"foo: 1\n", "other type": b"concurrency: 7\n", "deep": b"[" * 900,
 }  # fmt: skip
+WHY = {"broken": "line 2 is not YAML", "unknown key": 'Received unexpected config entry "foo" at the root'}
 
 
-@pytest.mark.parametrize("content", YAML.values(), ids=YAML)
-def test_settings_of_dagster_that_cannot_be_read_are_named(tmp_path, content):
+@pytest.mark.parametrize(("kind", "content"), YAML.items())
+def test_settings_of_dagster_that_cannot_be_read_are_named(tmp_path, kind, content):
     processes.prepare(tmp_path)
     (tmp_path / "dagster.yaml").write_bytes(content)
-    told = r"dagster\.yaml cannot be used .* Correct or remove the file"
+    why = WHY.get(kind, "the format is not what Dagster expects")
+    told = rf"dagster\.yaml cannot be used \({why}.*\)\. Nothing was changed\. Correct or remove the file"
     with pytest.raises(processes.InstanceError, match=told) as raised, processes.opened(tmp_path):
         pass
     assert "hidden" not in str(raised.value)

@@ -10,7 +10,7 @@ from functools import partial
 from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 
 import click
 import pytest
@@ -30,7 +30,7 @@ from pipelines.report import dictionary, status
 from pipelines.report.page import content
 from resources import connection, remote, storage
 from resources.adapters import ConfiguredEngine
-from resources.data_folder import claim
+from resources.data_folder import claim, ui_lock
 from resources.datasets import ENTITY_CHANGES, SNAPSHOT_ARTICLES, STRUCTURED_ARTICLES
 from resources.engine import line_reporter
 from resources.enterprise import FetchOptions, Filter, Query, StreamOptions
@@ -192,7 +192,7 @@ def test_each_card_of_the_report(mirror, answers, monkeypatch):
 
 
 def test_a_stream_is_kept_as_the_options_say(mirror, answers, monkeypatch):
-    given, steps = {}, [SimpleNamespace(row_count=count) for count in (2, 1_000)]
+    given, steps, tidied = {}, [SimpleNamespace(row_count=count) for count in (2, 1_000)], []
     monkeypatch.setattr(stream, "format_step", lambda step, lag: f"{step.row_count} of {lag}")
 
     def keep(*own, say, **more):
@@ -201,16 +201,42 @@ def test_a_stream_is_kept_as_the_options_say(mirror, answers, monkeypatch):
             say(step, 1.5)
 
     monkeypatch.setattr(stream, "keep", keep)
+    monkeypatch.setattr(interrupts, "tidied", lambda tidy: tidied.append(tidy) or nullcontext())
     answers("stream", partial(re.sub, "(?m)^[0-9:]{8} ", ""))
     ages = datetime.now(UTC) - given["was"], datetime.now(UTC) - given["since"] - timedelta(hours=2)
     assert all(timedelta(0) <= age < timedelta(minutes=5) for age in ages)
     options = StreamOptions(connections=4, record_bytes=50 << 20)
     assert (given["step_seconds"], given["options"], given["ended"]()) == (3.0, options, False)
     assert (given["own"][2], given["warn"]) == (mirror.data / "state", terminal.warn)
-    assert given["loaded"].args[1] == (("enwiki", 0),)
+    (warehouse, scope) = given["loaded"].args
+    assert (warehouse._connector.lock_timeout, scope) == (2.0, (("enwiki", 0),))
     assert (given["own"][1]._scope, given["own"][1]._reader.bodies) == ([("enwiki", 0)], {"html"})
-    monkeypatch.setattr("pipelines.cli.serve.time", SimpleNamespace(monotonic=lambda: float("inf")))
-    assert given["ended"]()
+    with monkeypatch.context() as patch:
+        patch.setattr("pipelines.cli.serve.time", SimpleNamespace(monotonic=lambda: float("inf")))
+        assert given["ended"]()
+    monkeypatch.setattr("pipelines.cli.serve.threading", Mock())
+    tidied[-1]()
+    assert given["ended"](), "interrupted before its time"
+
+
+def test_the_sandbox_needs_no_settings_but_its_folder_and_tells_how_it_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr("resources.sandbox.__main__.main", served := Mock(return_value=3))
+    environ = {"WME_DATA": str(tmp_path), "WME_SANDBOX": "perhaps"}
+    assert CliRunner(env=environ).invoke(cli.wme, ["sandbox", "--port", "1"]).exit_code == 3
+    served.assert_called_once_with(("--port", "1"), called="wme sandbox", state=tmp_path / "sandbox")
+
+
+def test_a_ui_starts_on_a_port_that_is_free_unless_another_serves_the_folder(tmp_path, monkeypatch):
+    asked, lock = MagicMock(), ui_lock(tmp_path)
+    lock.parent.mkdir()
+    lock.touch()
+    for name in ("cli.serve.socket", "process.supervisor.hold", "process.processes.serve"):
+        monkeypatch.setattr(f"pipelines.{name}", getattr(asked, name.rpartition(".")[2]))
+    assert CliRunner(env={"WME_DATA": str(tmp_path)}).invoke(cli.wme, ["ui", "--port", "7"]).exit_code == 0
+    called = {name.rpartition("__enter__().")[2]: given for name, given, _ in asked.mock_calls if given or "re" in name}
+    ways = {"setsockopt": (asked.socket.SOL_SOCKET, asked.socket.SO_REUSEADDR, 1), "bind": (("127.0.0.1", 7),)}
+    steps = {"hold": (lock,), "hold().release": (), **ways, "socket.socket().__exit__": (None,) * 3}
+    assert [*called.items()] == [*steps.items(), ("serve", (tmp_path, 7))]
 
 
 #: Options of a run; minutes to wait, hours counted, lists, earlier hours, and datasets and age of its snapshots.

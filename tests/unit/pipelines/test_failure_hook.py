@@ -1,6 +1,7 @@
 """The run-failure hook with a real listener and real programs: what it is handed, and that it harms no run."""
 
 import json
+import os
 import sys
 from datetime import UTC, datetime
 
@@ -78,14 +79,18 @@ def test_an_address_that_refuses_sends_elsewhere_or_is_not_there_is_an_error_wit
     assert KEY not in f"{told} {refused.value}"
 
 
-def test_a_hook_that_takes_too_long_is_given_up(hook):
+def test_a_hook_that_takes_too_long_is_given_up_with_its_children(hook, tmp_path):
     # nothing is sent until the client leaves, or one byte after another
     for sender in (Sender(b"", b"", pause=60), Sender(b"HTTP/1.0 200 OK\r\nX: ", b"x", most=100, pause=0.05)):
         hook.reply = Reply(raw=sender)
         with pytest.raises(HookError, match=r"within 0\.2 seconds"):
             deliver(hook.address, {}, seconds=0.2)
-    with pytest.raises(HookError, match=r"terminated after 0\.2 seconds"):
-        deliver(program("import signal; signal.pause()"), {}, seconds=0.2)
+    os.mkfifo(tmp_path / "pipe")
+    with os.fdopen(os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)) as pipe:
+        with pytest.raises(HookError, match=r"terminated after 0\.2 seconds"):
+            deliver(f"sh -c '(sleep 3; echo alive) >{tmp_path}/pipe & wait'", {}, seconds=0.2)
+        os.set_blocking(pipe.fileno(), True)
+        assert pipe.read() == "", "a child goes on"
 
 
 def test_a_program_that_fails_or_is_not_there_is_an_error():

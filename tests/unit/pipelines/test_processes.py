@@ -127,8 +127,7 @@ def test_an_interrupt_ends_a_run_that_is_recorded_while_it_looks(instance, monke
     # what fails to tidy up leaves the rest to be done
     with processes.under_way(instance) as runs, interrupts.tidied(lambda: 1 / 0), runs.run() as run:
         interrupts._tidy(0)
-        assert statuses(instance, run) == ["CANCELED"]
-        assert (freed, len(seen)) == ([run], looks + 2)
+        assert (statuses(instance, run), freed, len(seen)) == (["CANCELED"], [run], looks + 2)
         assert list((Path(instance.root_directory) / "processes").iterdir()) == []
 
 
@@ -137,8 +136,7 @@ def test_an_interrupt_lets_no_further_run_start_and_leaves_alone_what_has_ended(
         with runs.run() as run:
             create_run_for_test(instance, run_id=run, tags=runs.tags, status=dg.DagsterRunStatus.SUCCESS)
             runs.cancel()
-        assert statuses(instance, run) == ["SUCCESS"]
-        assert (runs._starting.locked(), runs._run) == (True, None)
+        assert (statuses(instance, run), runs._starting.locked(), runs._run) == (["SUCCESS"], True, None)
         runs._starting = None  # who does not wait for it notices nothing
         with pytest.raises(TypeError, match="context manager"), runs.run():
             pass
@@ -179,8 +177,7 @@ def test_every_run_of_the_code_location_says_its_process_before_its_first_step(t
     assert build_defs(Settings(data=tmp_path)).executor is processes.executor
     with dg.DagsterInstance.ephemeral(tempdir=str(tmp_path)) as instance:
         for _ in range(2):
-            run = instance.create_run_for_job(looking)
-            assert execute_run(InMemoryJob(looking), run, instance).success
+            assert execute_run(InMemoryJob(looking), instance.create_run_for_job(looking), instance).success
         (_, name), _ = seen
         assert seen == [(True, name)] * 2  # a process has one lock
         forked = [Path(processes._held(number, tmp_path).lock_file).stem for number in range(2)]
@@ -224,12 +221,13 @@ def test_dagster_dev_gets_its_options_and_starts_the_guarded_server(monkeypatch)
 
 
 def test_an_instance_of_this_process_copies_no_output_and_knows_each_pool(tmp_path, monkeypatch):
-    monkeypatch.setenv("DAGSTER_HOME", "")
+    monkeypatch.setenv("DAGSTER_HOME", "of the user")
     for pools in ({"one"}, {"one", "another"}):  # the second is new, as in a later version
         monkeypatch.setattr(processes, "POOLS", pools)
         with processes.opened(tmp_path) as opened:
             assert type(opened.compute_log_manager).__name__ == "NoOpComputeLogManager"
-            assert {pool.name for pool in opened.event_log_storage.get_pool_limits()} == pools
+            found = {pool.name for pool in opened.event_log_storage.get_pool_limits()}
+        assert (found, os.environ["DAGSTER_HOME"]) == (pools, "of the user")
 
 
 @pytest.mark.parametrize("what", ["disk I/O error", "unable to open database file"])

@@ -230,8 +230,7 @@ def test_lines_of_the_sandboxs_guide_answer_as_it_says(tmp_path):
         assert re.findall(r"(?<![^\n\]}])(\d{3})$", done.out, re.MULTILINE) == expected
         assert "cannot read" not in done.out
         assert 'status":4' not in done.out
-        assert (tmp_path / "batch.tar.gz").read_bytes()[:2] == b"\x1f\x8b"
-        assert (tmp_path / "part").stat().st_size == 100
+        assert ((tmp_path / "batch.tar.gz").read_bytes()[:2], (tmp_path / "part").stat().st_size) == (b"\x1f\x8b", 100)
         assert 0 <= json.loads((tmp_path / "event.json").read_bytes())["event"].get("partition", 0) < 5
         assert "event: message\ndata: {" in done.out
     finally:

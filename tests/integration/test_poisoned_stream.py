@@ -94,8 +94,7 @@ def play(folder, seed):
     stored = Counter(zip(*(found[name].to_pylist() for name in names), strict=True))
     assert max(stored.values()) == 1
     service = streaming.service
-    published = {entry.good for logs in service.logs.values() for log in logs for entry in log if entry.good}
-    assert set(stored) <= published
+    assert set(stored) <= {entry.good for logs in service.logs.values() for log in logs for entry in log if entry.good}
     for partition, logs in service.logs.items():
         if not service.switched[partition]:
             assert {entry.good for entry in logs[0] if entry.good} <= set(stored)

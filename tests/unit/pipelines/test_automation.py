@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import dagster as dg
 import pytest
 
-from assets.layers import HOUR, own, unprefixed
+from assets.layers import HOUR, RunTag, own, unprefixed
 from pipelines.automation import discovery
 from pipelines.automation.discovery import Open
 from pipelines.automation.jobs import build_jobs
@@ -58,6 +58,16 @@ def test_hours_that_wait_are_requested_when_the_first_of_them_has_waited():
     assert told.startswith("2 hours missing: 2 failed, and the next run is requested at 2026-11-01 04:30 UTC (runs")
 
 
+def test_a_retry_that_failed_later_does_not_prolong_the_wait():
+    tags = {RunTag.FAILURE_REASON: "STEP_FAILURE", RunTag.SENSOR: "any", RunTag.PARTITION: "2026-11-01-05:00"}
+    first = dg.DagsterRun("hours", run_id="1", tags=tags)
+    again = dg.DagsterRun("hours", run_id="2", tags=tags | {RunTag.ROOT_RUN: "1"})
+    at = datetime(2026, 11, 1, 6, tzinfo=UTC)
+    records = [Mock(dagster_run=run, update_timestamp=at + n * HOUR / 60) for n, run in enumerate((first, again))]
+    instance = Mock(get_runs=lambda _: [], get_run_records=lambda _: records[::-1])
+    assert discovery.without_busy([at - HOUR], instance, at).waiting == {at - HOUR: at + discovery.WAITS[0]}
+
+
 def service(absent, quota=None):
     """A service that has the lists of all hours but these."""
 
@@ -80,11 +90,9 @@ HOURS = [NOW.replace(minute=0) - number * HOUR for number in range(10, 0, -1)]
 
 def test_hours_are_asked_for_up_to_the_newest_list_that_is_there():
     client = service({HOURS[-1]: NotPublishedYet, HOURS[-2]: RetentionPassed})
-    assert discovery.published(HOURS, client, NOW, ARTICLE_CHANGES) == HOURS[:-2]
-    assert asked_of(client) == HOURS[:-4:-1]
+    assert (discovery.published(HOURS, client, NOW, ARTICLE_CHANGES), asked_of(client)) == (HOURS[:-2], HOURS[:-4:-1])
     client = service(dict.fromkeys(HOURS, NotPublishedYet))
-    assert discovery.published(HOURS, client, NOW, ARTICLE_CHANGES) == HOURS[:4]
-    assert asked_of(client) == HOURS[:3:-1]
+    assert (discovery.published(HOURS, client, NOW, ARTICLE_CHANGES), asked_of(client)) == (HOURS[:4], HOURS[:3:-1])
 
 
 SPENT = "The account has used 1,001 of its 1,000 batch units."

@@ -152,8 +152,7 @@ def test_hours_that_failed_alike_with_files_of_their_own_are_one_sentence(survey
     cells = [replace(cell, reason=reasons.get(cell.batch_hour.hour - 2, cell.reason)) for cell in place.cells]
     others = f"{reasons[9]} The other hours failed in the same way; the `hours` table gives each reason."
     both = f"enwiki namespace 0 2026-03-04 11:00 to 2026-03-04 12:00 (2 hours): missing. {others}"
-    lost = f"enwiki namespace 0 2026-03-04 13:00: missing. {LOST}"
-    assert told([replace(place, cells=tuple(cells))]) == [both, lost]
+    assert told([replace(place, cells=tuple(cells))]) == [both, f"enwiki namespace 0 2026-03-04 13:00: missing. {LOST}"]
 
 
 def test_an_hour_that_is_not_there_yet_is_a_gap_when_it_is_late(survey):
@@ -184,8 +183,7 @@ def test_map_says_everything_without_colours(survey):
     scope = (("enwiki", 0), ("simplewiki", 0))
     places = survey(enwiki=" " * 3 + "l" * 40 + "eampn", simplewiki="r" * 47 + " ", scope=scope)
     days, ticks, first, second, legend = drawn(places, 100_000).splitlines()
-    assert first == "enwiki 0      ---" + "L" * 40 + "EaMP."
-    assert second == "simplewiki 0  " + "R" * 47 + "?"
+    assert (first, second) == ("enwiki 0      ---" + "L" * 40 + "EaMP.", "simplewiki 0  " + "R" * 47 + "?")
     for hour in range(48):
         moment = SINCE + timedelta(hours=hour)
         if moment.hour % 6 == 0:

@@ -195,8 +195,7 @@ TAGS = {
 
 def test_only_one_module_names_what_dagster_does_not_publish_and_that_is_still_there():
     sources = [path for folder in ("pipelines", "assets", "resources") for path in (ROOT / folder).rglob("*.py")]
-    naming = [path.name for path in sources if re.search(r"\bdagster\._", path.read_text())]
-    assert naming == ["dagster_internals.py"]
+    assert [path.name for path in sources if re.search(r"\bdagster\._", path.read_text())] == ["dagster_internals.py"]
     found = {name: value for name, value in vars(RunTag).items() if name.isupper()}
     assert found == {name: getattr(tags, TAGS.get(name, f"{name}_TAG")) for name in found}
     # importing it takes half a second, and every worker imports this module

@@ -57,7 +57,7 @@ class Folder:
         names = [f"{file.identifier}.{file.version[:8]}.tar.gz" for file in snapshot.files]
         same = {"batch_hour": None, "project_id": "enwiki", "namespace_id": 0, "member": "m.ndjson", "byte_offset": 0}
         same |= {"archive": f"snapshots/{SNAPSHOT}/{names[1]}"}
-        why = "no JSON at byte {0}: the text '{0}', where a date is expected"
+        why = "no JSON at byte {0}: the text '{0}\n', where a date is expected"
         numbered = ({"line_number": n, "raw": raw, "raw_bytes": len(raw)} for n, raw in enumerate(rejects, 1))
         lines = [same | one | {"reason": why.format(one["line_number"])} for one in numbered]
         path = self.data / "lake" / "rejects" / f"{version}.parquet"

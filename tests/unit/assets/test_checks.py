@@ -183,6 +183,8 @@ def test_pages_are_not_called_wrong_while_the_service_is_away_and_their_differen
     assert told.description == "enwiki A: another. Loading a newer snapshot repairs all of a project's pages."
     counts = {"compared": 7, "not_found": 2, "different": 1}
     assert {name: one.value for name, one in told.metadata.items()} == counts
+    attention = coverage_checks.nothing_needs_attention(lambda: ["Low."] * (checks.NAMED + 1))()
+    assert attention.metadata["attention_count"].value == checks.NAMED + 1
 
 
 def test_what_the_stream_and_the_files_differ_in_is_a_warning_with_the_counts(bench, monkeypatch):

@@ -13,6 +13,7 @@ from assets.steps.converting import NotArchivedError, convert_archives
 from resources.adapters import ConfiguredLake
 from resources.datasets import SNAPSHOT_ARTICLES
 from resources.enterprise import Listing, SnapshotOptions, models
+from resources.enterprise.listing import OddRecord
 from resources.lake import LakeError
 from resources.settings import Settings
 from tests.unit.assets.conftest import archive_bytes, listed, record, write_set
@@ -50,9 +51,9 @@ def snapshot(number, project="enwiki", namespace=0):
 
 
 def test_the_snapshots_of_mirrored_projects_and_namespaces_are_taken():
-    records = [snapshot(1), snapshot(1, namespace=14), snapshot(1, "frwiki"), snapshot(1, "dewiki")]
-    scope = [("enwiki", 0), ("dewiki", 0), ("frwiki", 14)]
-    found = snapshot_sets.mirrored(Listing(b"", tuple(records), "", DAY), scope)
+    records = [snapshot(1), snapshot(1, namespace=14), *(snapshot(1, one) for one in ("frwiki", "dewiki", "itwiki"))]
+    scope, odd = [("enwiki", 0), ("dewiki", 0), ("itwiki", 0), ("frwiki", 14)], OddRecord("?", "", {"itwiki"}, {0})
+    found = snapshot_sets.mirrored(Listing(b"", tuple(records), "", DAY, (odd,)), scope)
     assert [one.identifier for one in found] == [NAME, "dewiki_namespace_0"]
 
 

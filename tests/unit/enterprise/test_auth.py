@@ -395,8 +395,6 @@ def test_addresses_that_are_none_are_refused_without_repeating_them(url):
 
 
 def test_a_token_is_never_sent_to_a_host_that_is_not_the_services(client, fake):
-    # the base URL becomes a user name
-    path = fake.store.url.replace("http://", "@") + "/x"
     with pytest.raises(errors.InvalidRequest, match="does not belong to the service"):
-        client.lists.records(path)
+        client.lists.records(fake.store.url.replace("http://", "@") + "/x")  # the base URL becomes a user name
     assert fake.store.requests == []

@@ -151,5 +151,7 @@ def test_one_damaged_archive_fails_the_hour_and_the_others_are_converted(bench):
     assert bench.said[0] == f"convert 2026-11-01 05:00: {len(content)} B"
     bench.said.clear()
     assert ([one.converted for one in bench.convert(archived)], bench.said) == ([False, False], [])
-    # other bodies are another conversion
+    # with other bodies or another limit for records, it is another conversion
     assert all(one.converted for one in bench.convert(archived, bodies=("html",)))
+    bench.converter.record_bytes_max += 1
+    assert all(one.converted for one in bench.convert(archived))

@@ -9,7 +9,7 @@ import pytest
 
 from resources.datasets import ARTICLE_CHANGES, ENTITY_CHANGES, SNAPSHOT_ARTICLES
 from resources.tables import ARTICLES
-from resources.warehouse import Auditor, Snapshot
+from resources.warehouse import Auditor, Findings, Snapshot
 from resources.warehouse.database.connect import Build
 from resources.warehouse.database.schema import ensure
 from resources.warehouse.load.hours import load_hour
@@ -312,12 +312,12 @@ def test_checks_look_at_the_newest_applied_hours_and_count_both_kinds_of_finding
         connection.execute("DELETE FROM articles WHERE article_id > 10")
         later = "change_type = 'delete', event_at = event_at + INTERVAL 1 SECOND"
         connection.execute(f"UPDATE article_changes SET {later} WHERE article_id = 10")
-        spelt = "SELECT * REPLACE (replace(name, ' ', '_') AS name, 99 AS article_id)"
-        connection.execute(f"INSERT INTO articles {spelt} FROM articles WHERE article_id = 10")
+        spelt = "SELECT * REPLACE (replace(name, ' ', '_') AS name, 99 + article_id AS article_id)"
+        connection.execute(f"INSERT INTO articles {spelt} FROM articles")
     with warehouse.auditing() as auditor:
         found = auditor.overlooked(ARTICLES, 1, name=1)
         assert [(one.count, one.looked_at, len(one.named)) for one in found] == [(1, 3, 1), (2, 3, 1)]
-        assert auditor.repeated(ARTICLES, name=1).named == (("enwiki", "P 10", 2),)
+        assert auditor.repeated(ARTICLES, name=1) == Findings((("enwiki", "P 00", 2),), 2, 4)
     warehouse.load_snapshot(lake.snapshot([[lake.change(10, "P 10", 60)]]))  # changes the project when it is applied
     with warehouse.auditing() as auditor:
         assert [one.count for one in auditor.overlooked(ARTICLES, 1, name=1)] == [0, 0]

@@ -162,7 +162,7 @@ CHECKS |= {
     "article-namespace": lambda service: (
         {r["identifier"]: r.get("name") for r in service.records("/v2/namespaces")}[0] == "Article"
     ),
-    "slash-at-end": lambda service: service.call("/v2/namespaces/").content == service.call("/v2/namespaces").content,
+    "slash-at-the-end": lambda it: it.call("/v2/namespaces/").content == it.call("/v2/namespaces").content,
     "no-405": lambda service: service.call("/v2/codes", "DELETE").status_code == 404,
     "paid-batches": lambda service: (
         free_account(service).call(f"/v2/batches/{service.hour():%Y-%m-%d/%H}").status_code == 403

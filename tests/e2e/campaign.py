@@ -36,8 +36,7 @@ class Kind:
         self.wanted = self.kills = self._seen = 0
         self.killed_in, self.counts = Counter(), Counter()
         self.works, self.stirred = False, True
-        self.queue, self._work = [], ()
-        self._aim, self.kill_at = "", 0.0
+        self.queue, self._work, self._aim, self.kill_at = [], (), "", 0.0
         # when each phase was entered, and how long it took when nobody disturbed it
         self._entered, self._seconds = {}, {}
         self.name = type(self).__name__.lower()
@@ -104,8 +103,7 @@ class Kind:
         """Kill it, if it is time or `now`, and note where it was; returns whether it was killed."""
         if self.run is None or not (now or (self.kill_at and time.monotonic() >= self.kill_at)):
             return False
-        run, self.kill_at, self.run = self.run, 0.0, None
-        seen = len(run.lines)
+        run, self.kill_at, self.run, seen = self.run, 0.0, None, len(self.run.lines)
         run.kill()
         for line in run.lines[seen:]:
             self.read(line)
@@ -198,7 +196,6 @@ class Readers(Kind):
     """One that opens the published file for each question; `states`: what all readers found, by its revision."""
 
     phases = ("question",)
-    struck = 0.3
 
     def __init__(self, stage, states, *, keep):
         super().__init__(stage)
@@ -227,8 +224,8 @@ class Readers(Kind):
 class Campaign:
     """All kinds of processes at the same time.
 
-    `curious`: how likely readers are queried when a publication begins, and when it is there. `cuts`: how likely a kill
-    strikes all at once, like a power failure. `has_share`: whether enough was done between the kills.
+    `curious`: how likely a publication has readers queried as it begins, and when it is there, while others are to be
+    struck. `cuts`: how likely a kill strikes all, like a power failure. `has_share`: enough was done between the kills.
     """
 
     hours: Hours
@@ -240,6 +237,7 @@ class Campaign:
     curious: float
     cuts: float = 0.0
     has_share: Callable[["Campaign"], bool] = lambda _: True
+    _asks_all: bool = False
 
     @property
     def kinds(self):
@@ -253,8 +251,10 @@ class Campaign:
         """Run until all hours and snapshots are done, every kind was struck often enough, and enough was done."""
         loops = self.compactions, self.publications
         while True:
-            is_struck = all(kind.kills >= kind.wanted for kind in self.kinds if kind is not self.hours)
-            self.hours.others_go_on = not is_struck or not self.has_share(self)
+            late = [kind for kind in self.kinds if kind is not self.hours and kind.kills < kind.wanted]
+            self.hours.others_go_on = bool(late) or not self.has_share(self)
+            # chance alone would let all others go on for minutes until a reader is struck
+            self._asks_all = all(kind in self.readers for kind in late)
             for kind in (self.hours, self.snapshots):
                 if not kind.works:
                     kind.begin()
@@ -304,7 +304,7 @@ class Campaign:
                 other.stirred |= other is not kind
         for _ in (line for line in lines if "publish" in line and line[:1] in ">p"):
             for reader in self.readers:
-                if self.chance.random() < self.curious:
+                if self._asks_all or self.chance.random() < self.curious:
                     reader.ask()
 
     def close(self):

@@ -106,13 +106,13 @@ class Transfer:
             size = self.record.stated_bytes
             stated = "no size" if size is None else f"about {size:,} bytes"
             raise errors.IntegrityError(
-                f"The service's record of {self.record.identifier} states {stated}, but two downloads exceeded the "
-                f"limit of {self._largest:,} bytes for such a file. No file was written, and existing files are "
-                "unchanged. Try again later. If the error persists, the record or the archive is wrong: report the "
-                "error to the vendor."
+                f"The service's record of {self.record.identifier} states {stated}, but the last of two downloads "
+                f"exceeded the limit of {self._largest:,} bytes for such a file. No file was written, and existing "
+                "files are unchanged. Try again later. If the error persists, the record or the archive is wrong: "
+                "report the error to the vendor."
             )
         raise errors.IntegrityError(
-            f"Two downloads of {self.record.identifier} did not match the MD5 in the service's record "
+            f"The last of two downloads of {self.record.identifier} did not match the MD5 in the service's record "
             f"({self.record.version}). No file was written, and existing files are unchanged. Try again later. If the "
             "error persists, the service's archive is damaged: report the error to the vendor."
         )
@@ -171,7 +171,7 @@ class Transfer:
 
     def _fill(self, part: Part) -> str | None:
         """Fetch the missing bytes; return the MD5 of the complete file, or None if the object changed."""
-        ranges = self._missing(part)
+        ranges, self._largest = self._missing(part), None
         if self._resumed is None:
             self._resumed = self._reported = part.total
         stored = StoredObject(self.record, self.resolve, self.transport, part)

@@ -176,10 +176,12 @@ def test_an_archive_much_larger_than_its_record_says_is_given_up(make_client, fa
     assert list(target.parent.iterdir()) == []
     # a length beyond it is refused before the first byte
     seen, lengths = [], [{"Content-Length": length} for length in (str(1 << 40), "9" * 18)]
-    fake.script("/objects/*", *[Reply(200, b"x" * 100_000, headers) for headers in lengths])
-    with pytest.raises(errors.IntegrityError, match="exceeded the limit"):
-        client.hours.download(hour, wrong, target, seen.append)
-    assert seen == []
+    first, second = (Reply(200, b"x" * 100_000, headers) for headers in lengths)
+    for last, told in ((second, "the last .* exceeded the limit"), (Reply(200, b"wrong"), "did not match the MD5")):
+        fake.script("/objects/*", first, last)
+        with pytest.raises(errors.IntegrityError, match=told):
+            client.hours.download(hour, wrong, target, seen.append)
+    assert seen == [0, 5]  # of the last one
     assert client.hours.download(hour, wrong, target).size_bytes == len(content)
 
 

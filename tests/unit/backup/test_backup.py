@@ -172,6 +172,8 @@ def test_databases_are_copied_with_their_write_ahead_logs_and_a_damaged_one_as_i
     assert last.samefile(same), "the log is of the same time, and its rows make the copy longer"
     with closing(sqlite3.connect(last)) as duplicate:
         assert duplicate.execute("SELECT length(run_id) FROM runs").fetchall() == [(9000,)]
+    with pytest.raises(sqlite3.OperationalError, match="unable to open"):  # which is no damage, to be copied as it is
+        taking._copy_database(SimpleNamespace(path=last), [], tmp_path)
     (history / "runs.db").write_bytes(b"no database" * 100)
     taken = taking.take(data, to, QUIET, keep=1)
     assert taken.problems[0].startswith("1 database in Dagster's history is damaged (dagster/history/runs.db). ")

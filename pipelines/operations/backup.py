@@ -13,6 +13,7 @@ import os
 import shutil
 import sqlite3
 import stat
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -46,6 +47,8 @@ _NAME = "%Y-%m-%dT%H%M%SZ"
 _REMOVED = ".removed-"
 #: Size in bytes reserved for folders and links in each backup.
 _ROOM_BYTES = 8_000_000
+#: Seconds to wait for a database of Dagster's history that another process has locked.
+_LOCKED_SECONDS = 60.0
 _SHOWN = 3
 _KEPT = (
     "Complete backups are unchanged, and copied files are kept. Free some disk space or choose another folder, then "
@@ -203,15 +206,24 @@ def is_known(name: str) -> bool:
 
 
 def _copy_database(source: Source, broken: list[str], target: Path) -> None:
-    path = source.path
+    path, end = source.path, time.monotonic() + _LOCKED_SECONDS
     if not path.exists():
         raise FileNotFoundError(path)
+
+    def wait(status: int, *_: int) -> None:
+        """Stop waiting at the end, because SQLite would wait without a limit."""
+        if status in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED} and time.monotonic() >= end:
+            raise BackupError(
+                f"Another process kept {path} locked for {_LOCKED_SECONDS:g} seconds. Complete backups are unchanged, "
+                "and copied files are kept. End the process that uses this file, then run the command again."
+            )
+
     try:
         with (
-            contextlib.closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as database,
+            contextlib.closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=0)) as database,
             contextlib.closing(sqlite3.connect(target)) as duplicate,
         ):
-            database.backup(duplicate)
+            database.backup(duplicate, progress=wait)
     except sqlite3.OperationalError:
         raise
     except sqlite3.DatabaseError:

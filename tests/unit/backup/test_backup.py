@@ -7,6 +7,7 @@ import sqlite3
 from contextlib import closing, nullcontext
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -20,11 +21,7 @@ from resources.engine import line_reporter
 
 QUIET = line_reporter(lambda _: None)
 NOW = datetime(2026, 11, 23, 8, 5, tzinfo=UTC)
-FILES = {
-    f"lake/t/date=2026-11-{day:02}/hour={hour:02}/a.parquet": b"%d %d" % (day, hour)
-    for day in (1, 2)
-    for hour in (3, 20)
-}
+FILES = {f"lake/t/date=2026-11-{d:02}/hour={h:02}/a.parquet": b"%d %d" % (d, h) for d in (1, 2) for h in (3, 20)}
 
 
 @pytest.fixture
@@ -94,11 +91,8 @@ def test_what_changed_is_copied_and_what_went_is_counted(data, tmp_path, monkeyp
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.EMLINK, errno.EXDEV, errno.EOPNOTSUPP])
 def test_without_hard_links_every_file_is_copied(data, tmp_path, monkeypatch, number):
-    def refuse(*_):
-        raise OSError(number, "no links here")
-
     take(data, tmp_path / "to")
-    monkeypatch.setattr(os, "link", refuse)
+    monkeypatch.setattr(os, "link", Mock(side_effect=OSError(number, "no links here")))
     backup = take(data, tmp_path / "to").backup
     for name, content in FILES.items():
         assert ((backup.path / name).read_bytes(), (backup.path / name).stat().st_nlink) == (content, 1)
@@ -146,7 +140,7 @@ def test_a_file_that_vanishes_is_skipped_and_a_growing_one_is_copied_as_of_one_m
         assert files.md5_of(taken.backup.path / name) == digest
 
 
-def test_databases_are_copied_with_their_write_ahead_logs_and_a_damaged_one_as_it_is(data, tmp_path):
+def test_databases_are_copied_with_their_logs_and_a_damaged_one_as_it_is(data, tmp_path, monkeypatch):
     data = data.rename(data.with_name("50% of #1?"))
     history, to = data / "dagster/history", tmp_path / "to"
     for name in ("dagster/history/runs.db", "dagster/logs/x.out", "state/lookups.json", "state/tokens.json"):
@@ -169,6 +163,12 @@ def test_databases_are_copied_with_their_write_ahead_logs_and_a_damaged_one_as_i
     with closing(sqlite3.connect(history / "runs.db", isolation_level=None)) as database:
         database.execute("INSERT INTO runs VALUES (zeroblob(9000))")
         (last, _), (same, _) = copied(), copied()
+        database.executescript("PRAGMA locking_mode = EXCLUSIVE; DELETE FROM runs")
+        moments = [0, 0, 60, 59.9, 0]
+        monkeypatch.setattr(taking, "time", SimpleNamespace(monotonic=moments.pop))
+        with pytest.raises(BackupError, match=r"kept .*runs\.db locked for 60 seconds\. Complete .* are unchanged"):
+            take(data, to)
+        assert moments == [0, 0]
     assert last.samefile(same), "the log is of the same time, and its rows make the copy longer"
     with closing(sqlite3.connect(last)) as duplicate:
         assert duplicate.execute("SELECT length(run_id) FROM runs").fetchall() == [(9000,)]
@@ -186,11 +186,8 @@ def test_a_full_disk_keeps_what_is_complete(data, tmp_path, monkeypatch):
     first = take(data, to).backup
     (data / "lake/new").write_bytes(b"new")
 
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     with monkeypatch.context() as patch:
-        patch.setattr(backups, "copy_bytes", full)
+        patch.setattr(backups, "copy_bytes", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
         told = r"The disk that contains .* is full .* Complete backups are unchanged"
         with pytest.raises(BackupDiskFullError, match=told):
             take(data, to)

@@ -162,6 +162,5 @@ class Runner:
 
     def close(self):
         self._answers.close()
-        self._socket.close()
-        self._process.terminate()
+        self._socket.close()  # it ends with its last request
         self._process.wait()

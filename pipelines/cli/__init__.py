@@ -102,6 +102,11 @@ def _sentence(error: Exception) -> str | None:
         name = getattr(cause, "sqlite_errorname", "")
         if name == "SQLITE_FULL":
             return "The disk is full. Committed work is kept. Free some disk space, then run the command again."
+        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            return (
+                "Another process has locked Dagster's run history. Committed work is kept. End the process that uses "
+                "`dagster/history`, then run the command again."
+            )
         if name.startswith(("SQLITE_IOERR", "SQLITE_CANTOPEN")):
             return (
                 f"Dagster's run history could not be read or written ({clause(cause)}). The disk is full or failing. "

@@ -82,15 +82,20 @@ def run(tmp_path, monkeypatch):
     return main
 
 
-class FullError(Exception):
-    sqlite_errorname = "SQLITE_FULL"
+def of_sqlite(name):
+    return type("SqliteError", (Exception,), {"sqlite_errorname": f"SQLITE_{name}"})("of the history")
 
 
 FULL = "The disk is full. Committed work is kept. Free some disk space, then run the command again."
+LOCKED = (
+    "Another process has locked Dagster's run history. Committed work is kept. End the process that uses "
+    "`dagster/history`, then run the command again."
+)
+TOLD = {of_sqlite("FULL"): FULL, of_sqlite("BUSY_SNAPSHOT"): LOCKED, of_sqlite("LOCKED_SHAREDCACHE"): LOCKED}
 ENDED = "The command needs a reply, but standard input has ended. Nothing was changed."
 
 
-@pytest.mark.parametrize(("raised", "told"), [(click.Abort(), ENDED), (FullError("of the history"), FULL)])
+@pytest.mark.parametrize(("raised", "told"), [(click.Abort(), ENDED), *TOLD.items()])
 def test_what_ends_a_command_is_said_and_options_choose_how_much_is_logged(run, monkeypatch, capsys, raised, told):
     levels = []
     monkeypatch.setattr(logging, "basicConfig", lambda *, level, handlers: levels.append(level))

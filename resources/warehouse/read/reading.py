@@ -212,6 +212,12 @@ class Reader:
         file and the lake, and cannot change anything. Otherwise, DuckDB's permissions are unrestricted. Raises
         NotPublishedError, or QueryError if DuckDB reports an error or the query is refused.
         """
+        try:
+            query.encode()
+        except UnicodeEncodeError:
+            raise QueryError(
+                "The query is not valid UTF-8. Nothing was done. Check the encoding of the terminal or program."
+            ) from None
         with self._asking() as connection:
             try:
                 if is_confined:

@@ -23,10 +23,7 @@ ANSWERED = [
     ("PIVOT (SELECT 1 AS a, 2 AS b) ON a IN (1) USING sum(b)", [(2,)]),
     ("SELECT html FROM article_text('enwiki', 'Page 2')", [("<p>2",)]),
     ("SELECT 1 AS a, 2 AS a", [(1, 2)]),
-    (
-        "SELECT count(*) FROM changes_between('2026-11-01', '2026-11-02'), unnest([1, 2]), generate_series(1, 2)",
-        [(12,)],
-    ),
+    ("SELECT count(*) FROM changes_between('2026-11-01', '2026-11-02'), unnest([1,2]), generate_series(1,2)", [(12,)]),
     ("SELECT typeof(version()), upper('a'), json_extract_string('{\"a\":1}', '$.a')", [("VARCHAR", "A", "1")]),
     ("SELECT count(*) > 9 FROM duckdb_views(), pragma_version()", [(True,)]),
     ("SELECT 'COPY (SELECT 1) TO ''x''; query(''x'')'", [("COPY (SELECT 1) TO 'x'; query('x')",)]),
@@ -110,6 +107,7 @@ def test_refusals_say_what_to_do(mirror):
     for query, told in (
         ("COPY (SELECT 1) TO 'x'; FROM articles", r"this is COPY, SELECT\. Nothing was done.*--allow-files"),
         (" ; ", r"and this is nothing\. Nothing was done"),
+        ("SELECT '\udce9'", r"is not valid UTF-8\. Nothing was done\. Check the encoding"),
         ("FROM query('SELECT 1')", r"query\(\) is not a read-only table function.*--allow-files"),
         ("FROM read_text('/etc/hostname')", "Permission Error.*--allow-files removes this restriction.*wme relocate"),
     ):

@@ -11,9 +11,7 @@ from resources.sandbox.store.archived_world import ArchivedWorld
 from resources.warehouse import Warehouse
 
 
-def spoil(
-    warehouse: Warehouse, hour: datetime, projects: Sequence[str], namespaces: Sequence[int], folder: Path
-) -> None:
+def spoil(store: Warehouse, hour: datetime, projects: Sequence[str], namespaces: Sequence[int], folder: Path) -> None:
     """Load `hour` with the changes of another world, which is kept in `folder`."""
     world = ArchivedWorld(Settings(state=folder, seed=99, projects=(*projects,), changes_per_hour=60, body_bytes=500))
     strange = []
@@ -21,5 +19,5 @@ def spoil(
         project, namespace = batch.record["is_part_of"]["identifier"], batch.record["namespace"]["identifier"]
         if namespace in namespaces:
             archive = Archive(batch.path, batch.record["identifier"], batch.version, hour, project, namespace)
-            strange.append(convert(archive, Layout(warehouse.data)))
-    assert warehouse.load_hour(hour, strange, dataset=datasets.ARTICLE_CHANGES).changed
+            strange.append(convert(archive, Layout(store.data)))
+    assert store.load_hour(hour, strange, dataset=datasets.ARTICLE_CHANGES).changed

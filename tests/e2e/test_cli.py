@@ -288,6 +288,13 @@ def test_the_shell_completes_commands_and_options(environ, tmp_path):
     assert not (tmp_path / "data").exists()
 
 
+def test_output_goes_into_no_file_where_a_standard_stream_is_closed():
+    text = "import os, pipelines.__main__ as m; m.open_streams(); m.sys.stdout.write('x'); file = os.open('/', 0); "
+    text += "os._exit(file + sum(map(os.get_inheritable, range(3))) + 8 * (os.readlink('/dev/fd/1') != os.devnull))"
+    for closed in ("<&- >&- 2>&-", ">&-"):
+        assert ran("/bin/sh", "-c", f'exec "$0" -c "$1" {closed}', sys.executable, text) == (3 + 3, "", "")
+
+
 def test_help_of_every_command_says_what_it_is_fits_a_terminal_and_cuts_no_sentence(call, tmp_path):
     environ = {"WME_DATA": str(tmp_path / "data"), "COLUMNS": "80"}
     # the list imports no command

@@ -33,6 +33,8 @@ _TABLE_FUNCTIONS = (
     "SELECT lower(function_name) FROM duckdb_functions() WHERE database_name = 'system' GROUP BY ALL "
     "HAVING bool_and(function_type IN ('table', 'pragma'))"
 )
+#: DuckDB types whose values Arrow or Python would change.
+_AS_TEXT = re.compile(r"\b(BIGNUM|BIT|INTERVAL|TIME WITH TIME ZONE|TIME_NS|TIMESTAMP_NS|UHUGEINT|VARIANT)\b")
 _EXPLAIN = re.compile(r"\s*EXPLAIN(\s+ANALYZE)?\b", re.IGNORECASE)
 
 
@@ -208,9 +210,10 @@ class Reader:
     def sql(self, query: str, parameters: Sequence[Any] = (), *, is_confined: bool = False) -> QueryResult:
         """Query the published file. `parameters` replace the `?` placeholders in the query.
 
-        A statement without a result returns no columns. If `is_confined` is True, the query can read only the published
-        file and the lake, and cannot change anything. Otherwise, DuckDB's permissions are unrestricted. Raises
-        NotPublishedError, or QueryError if DuckDB reports an error or the query is refused.
+        A statement without a result returns no columns. Values that Arrow or Python would change (for example
+        INTERVAL and TIMESTAMP_NS) are returned as DuckDB's text. If `is_confined` is True, the query can read only the
+        published file and the lake, and cannot change anything. Otherwise, DuckDB's permissions are unrestricted.
+        Raises NotPublishedError, or QueryError if DuckDB reports an error or the query is refused.
         """
         try:
             query.encode()
@@ -224,7 +227,7 @@ class Reader:
                     confine(connection, (self._lake_root.resolve(),))
                     query = confined(connection, query)
                 relation = connection.sql(query, params=list(parameters) or None)
-                return QueryResult(pa.table({}) if relation is None else relation.to_arrow_table())
+                return QueryResult(pa.table({}) if relation is None else _in_arrow(relation))
             except duckdb.Error as error:
                 hint = ""
                 if isinstance(error, duckdb.PermissionException):
@@ -274,6 +277,19 @@ def confine(connection: duckdb.DuckDBPyConnection, folders: Iterable[Path]) -> N
     connection.execute(f"SET allowed_directories = [{paths}]")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
+
+
+def _in_arrow(relation: duckdb.DuckDBPyRelation) -> pa.Table:
+    """Return the rows of a query. Columns that contain types in `_AS_TEXT` become text."""
+    are_text = [_AS_TEXT.search(str(one)) is not None for one in relation.types]
+    if any(are_text):
+        relation = relation.project(
+            ", ".join(
+                f"CAST(#{number} AS VARCHAR) AS {identifier(name)}" if is_text else f"#{number}"
+                for number, (name, is_text) in enumerate(zip(relation.columns, are_text, strict=True), 1)
+            )
+        )
+    return relation.to_arrow_table()
 
 
 def confined(connection: duckdb.DuckDBPyConnection, query: str) -> str:

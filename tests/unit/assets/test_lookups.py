@@ -121,11 +121,9 @@ def test_half_a_line_of_a_killed_run_is_dropped_and_the_archive_is_the_same_each
     assert ([*journal.archives(layout)], [*layout.archive.rglob("*.ndjson")]) == ([first, archive], [])
 
 
-def reconcile(
-    monkeypatch, folder, *, groups=("paid",), left=None, last=None, build="", pages=(), answers=(), **settings
-):
+def reconcile(monkeypatch, folder, *, groups=("paid",), left=None, last=None, build="", pages=(), answers=(), **more):
     """Compare pages with answers, as an account that paid, and return the size of the sample and what was found."""
-    settings = Settings(**{"projects": ("enwiki",), "username": "me", "password": "secret"} | settings)
+    settings = Settings(**{"projects": ("enwiki",), "username": "me", "password": "secret"} | more)
     client, enterprise, store = Mock(), MagicMock(settings=settings), Mock(build_path=folder / build)
     enterprise.client.side_effect = {ANSWER_SECONDS: nullcontext(client)}.get
     client.account.known_user.return_value = groups if groups is None else Mock(groups=groups)

@@ -230,12 +230,8 @@ def test_a_restore_goes_on_with_the_same_backup_alone(data, tmp_path, monkeypatc
     first = take(data, tmp_path / "to").backup
     (data / "lake/new").write_bytes(b"new")
     second = take(data, tmp_path / "to").backup
-
-    def killed(*_):
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
-        patch.setattr(restoring, "_restore_files", killed)
+        patch.setattr(restoring, "_restore_files", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             restore(first, tmp_path / "half")
     with pytest.raises(BackupError, match=r"is not empty\. Nothing was changed"):

@@ -40,9 +40,7 @@ class Offer:
         self.chunks = [models.Chunk.model_validate(record(n, size)) for n in reversed(names)]
         self.snapshot = models.Snapshot.model_validate(record(NAME, max(count, 1) * size, chunks=names))
 
-    def plan(
-        self, *, snapshots=None, chunks=None, free=10**15, landed=(), left=None, listed=None, form=None, **options
-    ):
+    def plan(self, *, snapshots=None, chunks=None, free=10**15, landed=(), left=None, listed=None, form=None, **more):
         units = {"snapshot": snapshots, "chunk": chunks}
 
         def planned(record):
@@ -56,7 +54,7 @@ class Offer:
             [planned(chunk) for chunk in (self.chunks if listed is None else listed)],
             quotas={name: models.Quota(7, 7 + left) for name, left in units.items() if left is not None},
             free_bytes=free,
-            options=FetchOptions(**options | ({} if form is None else {form: True})),
+            options=FetchOptions(**more | ({} if form is None else {form: True})),
             dataset=SNAPSHOT_ARTICLES,
         )
 

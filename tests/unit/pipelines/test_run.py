@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from unittest.mock import Mock
 
 import dagster as dg
 import pytest
@@ -255,10 +256,7 @@ def test_a_warehouse_that_another_process_holds_is_waited_for_once_for_all_hours
 
 
 def test_a_job_that_fails_before_its_first_step_is_a_failure(bench, settings, monkeypatch):
-    def broken(*_, **__):
-        raise RuntimeError("Not today.")
-
-    monkeypatch.setattr(adapters, "replace", broken)
+    monkeypatch.setattr(adapters, "replace", Mock(side_effect=RuntimeError("Not today.")))
     report = runs.publish(settings, **bench.resources())
     assert report.failures == ["The job publish failed before its first step. Dagster's run history contains the run."]
 

@@ -97,6 +97,11 @@ def test_queries_are_answered(mirror):
     explained = ("EXPLAIN FROM articles", "explain analyze FROM articles")
     for query in ("SHOW TABLES", "DESCRIBE articles", "SUMMARIZE articles", *explained):
         assert mirror.sql(query, is_confined=True).rows
+    exact = {"INTERVAL 25 HOUR a": "25:00:00", "[BIT '10']": "[10]", "'9'::BIGNUM": "9", "'[1]'::JSON::VARIANT": "[1]"}
+    exact |= {"TIMETZ '01:02:03+05'": "01:02:03+05", "TIME_NS '00:00:00.000000001'": "00:00:00.000000001", "2 AS b": 2}
+    exact |= {"make_timestamp_ns(1)": "1970-01-01 00:00:00.000000001", f"{2**128 - 1}::UHUGEINT": str(2**128 - 1)}
+    found = mirror.sql(f"SELECT {', '.join(exact)}", is_confined=True)
+    assert (found.rows, found.columns[:7:6]) == ([tuple(exact.values())], ("a", "b"))
     files = f"read_parquet('{mirror.data}/lake/article_changes/**/*.parquet')"
     assert mirror.sql(f"SELECT count(*) FROM {files}", is_confined=True).rows == [(3,)]
     found = mirror.sql("FROM range(130_000) AS t(n) ORDER BY hash(n)", is_confined=True).rows

@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from dotenv import load_dotenv
+from dotenv.parser import parse_stream
 from pydantic import ValidationError
 
 from resources import files
@@ -46,7 +47,7 @@ def load_env_file() -> None:
     """Add the settings file's variables to the environment without changing existing variables.
 
     WME_ENV_FILE specifies the settings file. The default is the project's `.env`, which is optional. Raises
-    SettingsError if the file specified by WME_ENV_FILE is missing, or if the settings file is not readable text.
+    SettingsError if the file specified by WME_ENV_FILE is missing, or if a line of the settings file is unreadable.
     """
     path = env_file()
     if is_named := bool(os.environ.get(ENV_FILE)):
@@ -55,6 +56,9 @@ def load_env_file() -> None:
     try:
         text = files.read(path, most=_ENV_BYTES).decode("utf-8-sig")
         problem = "the file contains a null byte" if "\0" in text else ""
+        # python-dotenv skips such lines with a warning, so their settings would have no effect
+        for line in (one.original.line for one in parse_stream(io.StringIO(text)) if one.error and not problem):
+            problem = f"line {line} does not have the form NAME=value, or a quotation mark is missing"
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not is_named:
             return

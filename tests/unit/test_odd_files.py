@@ -148,7 +148,7 @@ READERS = {
     ".env": (
         read_env_file,
         (SettingsError, r"The settings file .*\.env cannot be read .*Nothing was started"),
-        DAMAGED.keys() - {"no UTF-8", "zeros"},
+        DAMAGED.keys() - {"no UTF-8", "zeros", "other fields", "other types"},
     ),
     # a loop leads to nothing, as if there were no file
     "dagster.yaml": (prepared, (UnusableFileError, r"dagster\.yaml"), {*DAMAGED, "loop"}),

@@ -67,9 +67,11 @@ def test_a_settings_file_may_begin_with_a_mark_and_paths_begin_at_it_or_at_home(
         assert {**own, "WME_ENV_FILE": str(tmp_path / "mirror.env"), "WME_CONTACT": "ops"}.items() <= os.environ.items()
         paths = {"~": Path.home(), "~/d": Path.home() / "d", "d": tmp_path / "d", "~d": tmp_path / "~d"}
         assert {one: read_data({"WME_DATA": one}) for one in paths} == paths
-        os.environ["WME_ENV_FILE"] = str(tmp_path / "[old]/mirror.env")
-        with pytest.raises(SettingsError, match=r"old\]/mirror\.env cannot be read \(No such file or directory\)"):
-            load_env_file()
+        (tmp_path / "half.env").write_text('WME_CONTACT=other\nWME_NAMESPACES="0,10\n')
+        for name, problem in (("half.env", "line 2 .*"), ("[old]/mirror.env", "No such file or directory")):
+            os.environ["WME_ENV_FILE"] = str(tmp_path / name)
+            with pytest.raises(SettingsError, match=rf"{name.replace('[', '.')} cannot be read \({problem}\)\. "):
+                load_env_file()
         with pytest.raises(SettingsError, match="would read files in other folders"):
             read_data({"WME_DATA": "d"})
 

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -242,7 +243,16 @@ def compact(*, dry_run: bool, quiet: bool) -> None:
     )
 
 
-_FOLDER = click.Path(path_type=Path, file_okay=False)
+class _Folder(click.Path):
+    """Path of a folder. An empty string, for example from an unset variable, does not mean the current folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("The path is empty.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+_FOLDER = _Folder(path_type=Path, file_okay=False)
 
 
 @click.command(cls=terminal.Writing)

@@ -169,7 +169,8 @@ def show(
 
 def hour(value: str) -> datetime:
     """Parse an hour (UTC) in ISO 8601, in the format of printed tables, or as a Dagster partition key."""
-    found = re.fullmatch(r"(\d{4}-\d\d-\d\d)[T -](\d\d)(:00(:00)?)?Z?", value)
+    # Python cannot calculate with moments after the year 9999
+    found = re.fullmatch(r"(?!9999)(\d{4}-\d\d-\d\d)[T -](\d\d)(:00(:00)?)?Z?", value)
     try:
         return datetime.fromisoformat(f"{found[1]}T{found[2]}:00+00:00" if found else "")
     except ValueError:

@@ -213,17 +213,17 @@ def test_room_is_needed_for_what_is_not_there_yet(data, tmp_path, monkeypatch, t
 
 
 def test_a_restore_needs_room_for_what_is_not_there_yet(data, tmp_path, monkeypatch):
-    backup = take(data, tmp_path / "to").backup
-    shutil.copytree(backup.path / "lake/t", tmp_path / "half/lake/t")
-    (tmp_path / "half/restoring.json").write_bytes(restoring._mark(backup))
-    for free, told in (
-        (0, r"needs 1 B more space, but only 0 B is free in .*half\. Nothing more was copied"),
-        (1, None),
-    ):
+    backup, half, spoilt = take(data, tmp_path / "to").backup, tmp_path / "half", next(iter(FILES))
+    shutil.copytree(backup.path / "lake/t", half / "lake/t")
+    (half / spoilt).write_bytes(b"?" * len(FILES[spoilt]))
+    shutil.copystat(backup.path / spoilt, half / spoilt)
+    (half / "restoring.json").write_bytes(restoring._mark(backup))
+    told = r"needs 1 B more space, but only 0 B is free in .*half\. Nothing more was copied"
+    for free in (0, 1):
         monkeypatch.setattr(shutil, "disk_usage", lambda _, free=free: SimpleNamespace(free=free))
-        with pytest.raises(BackupDiskFullError, match=told) if told else nullcontext():
-            restore(backup, tmp_path / "half")
-    assert (tmp_path / "half/lake/t-2/b.parquet").read_bytes() == b"b"
+        with nullcontext() if free else pytest.raises(BackupDiskFullError, match=told):
+            restore(backup, half)
+    assert [(half / name).read_bytes() for name in [*FILES, "lake/t-2/b.parquet"]] == [*FILES.values(), b"b"]
 
 
 def test_a_restore_goes_on_with_the_same_backup_alone(data, tmp_path, monkeypatch):

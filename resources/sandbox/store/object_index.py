@@ -92,7 +92,8 @@ class ObjectIndex:
         if start is None:
             return None
         now = self._clock.now()
-        if not self._contents.hour_ready_at(start) <= now < start + RETENTION:
+        # no calculations with hours near the year 9999, the last year of a datetime
+        if start > now or not self._contents.hour_ready_at(start) <= now < start + RETENTION:
             return None
         if self.maker is not None:
             self.maker(start)

@@ -38,8 +38,8 @@ class TestLists:
         assert client.call(one, "POST", json={"fields": ["size.unit_text"]}).json() == {"size": {"unit_text": "MB"}}
         answer = client.call(f"{client.HOUR}/dewiki_namespace_0")
         assert (answer.status_code, answer.json()["status"]) == (404, 404)
-        for hour in ("2025-3-09/05", "2025-03-09/5", "2025-03-09/24", "2025-02-30/05", "yesterday/05", "2025-03-09/ 5"):
-            answer = client.call(f"/v2/batches/{hour}")
+        for hour in ("-3-09/05", "-03-09/5", "-03-09/24", "-02-30/05", "-yesterday/05", "-03-09/ 5", "9999-12-31/23"):
+            answer = client.call(f"/v2/batches/{hour.replace('-', '2025-', hour[0] == '-')}")
             assert answer.status_code == 404
             assert answer.json()["message"].startswith("NoSuchKey")
 

@@ -14,7 +14,7 @@ import tarfile
 import threading
 import uuid
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from http import HTTPStatus
@@ -81,50 +81,19 @@ class Faults:
         Raises:
             ValueError: The kind is unknown, or a detail is invalid.
         """
-        if kind not in KINDS:
-            raise ValueError(f"There is no fault of kind {kind!r}; the kinds are {', '.join(sorted(KINDS))}.")
-        listed = bool(details.pop("listed", False))
-        if listed and kind not in ARCHIVE_KINDS:
-            raise ValueError(f"`listed` applies only to damaged archives, not to a fault of kind {kind!r}.")
-        natural, known = ("objects", _ARCHIVES[kind]) if kind in ARCHIVE_KINDS else _ANSWERS[kind]
-        where = details.pop("where", natural)
-        if where not in get_args(Where) or (kind in ARCHIVE_KINDS and where != "objects"):
-            raise ValueError(f"A fault of kind {kind!r} cannot be set at {where!r}.")
-        if unknown := sorted(set(details) - set(known)):
-            raise ValueError(
-                f"A fault of kind {kind!r} does not support {', '.join(unknown)}, only {', '.join(sorted(known))}."
-            )
-        for name, value in details.items():
-            wanted = _TYPES[name]
-            if value is not None and (
-                not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted)
-            ):
-                raise ValueError(f"`{name}` is {value!r}; it must be {' or '.join(kind.__name__ for kind in wanted)}.")
-        if details.get("status") is not None and details["status"] not in set(HTTPStatus):
-            raise ValueError(f"`status` is {details['status']}, which is not an HTTP status.")
-        if not isinstance(path, str) or not isinstance(method, str | None):
-            raise ValueError("`path` and `method` must be strings.")  # noqa: TRY004 - what is sent is a value
-        if count is not None and (not isinstance(count, int) or count < 1):
-            raise ValueError(f"`count` is {count!r}; use a number of at least 1, or null for every request.")
-        fault = Fault(
-            path=path,
-            method=method.upper() if method else None,
-            kind=kind,
-            count=count,
-            where=where,
-            listed=listed,
-            details={**known, **details},
-        )
+        fault = _checked(path, method, kind, count, **details)
         with self._lock:
             self._faults.append(fault)
         return fault
 
-    def add_from(self, description: Mapping[str, Any]) -> Fault:
-        """Add a fault from the JSON body of `POST /sandbox/faults`."""
+    def add_all(self, descriptions: Iterable[Mapping[str, Any]]) -> None:
+        """Add the faults from the JSON body of `POST /sandbox/faults`, or none of them if one is invalid."""
         try:
-            return self.add(**description)
+            faults = [_checked(**description) for description in descriptions]
         except TypeError as error:
             raise ValueError(f"Invalid fault: {error}.") from None
+        with self._lock:
+            self._faults.extend(faults)
 
     def clear(self) -> None:
         """Remove all faults. All archives are served undamaged again."""
@@ -225,3 +194,40 @@ def _archive(members: list[tuple[str, bytes]]) -> bytes:
             tar.addfile(info, io.BytesIO(text))
     # unlike the gzip module's header, this one is the same in all versions of Python
     return zlib.compress(plain.getvalue(), zlib.Z_BEST_SPEED, wbits=31)
+
+
+def _checked(
+    path: str = "*", method: str | None = None, kind: str = "status", count: int | None = 1, **details: Any
+) -> Fault:
+    if kind not in KINDS:
+        raise ValueError(f"There is no fault of kind {kind!r}; the kinds are {', '.join(sorted(KINDS))}.")
+    listed = bool(details.pop("listed", False))
+    if listed and kind not in ARCHIVE_KINDS:
+        raise ValueError(f"`listed` applies only to damaged archives, not to a fault of kind {kind!r}.")
+    natural, known = ("objects", _ARCHIVES[kind]) if kind in ARCHIVE_KINDS else _ANSWERS[kind]
+    where = details.pop("where", natural)
+    if where not in get_args(Where) or (kind in ARCHIVE_KINDS and where != "objects"):
+        raise ValueError(f"A fault of kind {kind!r} cannot be set at {where!r}.")
+    if unknown := sorted(set(details) - set(known)):
+        raise ValueError(
+            f"A fault of kind {kind!r} does not support {', '.join(unknown)}, only {', '.join(sorted(known))}."
+        )
+    for name, value in details.items():
+        wanted = _TYPES[name]
+        if value is not None and (not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted)):
+            raise ValueError(f"`{name}` is {value!r}; it must be {' or '.join(kind.__name__ for kind in wanted)}.")
+    if details.get("status") is not None and details["status"] not in set(HTTPStatus):
+        raise ValueError(f"`status` is {details['status']}, which is not an HTTP status.")
+    if not isinstance(path, str) or not isinstance(method, str | None):
+        raise ValueError("`path` and `method` must be strings.")  # noqa: TRY004 - what is sent is a value
+    if count is not None and (not isinstance(count, int) or count < 1):
+        raise ValueError(f"`count` is {count!r}; use a number of at least 1, or null for every request.")
+    return Fault(
+        path=path,
+        method=method.upper() if method else None,
+        kind=kind,
+        count=count,
+        where=where,
+        listed=listed,
+        details={**known, **details},
+    )

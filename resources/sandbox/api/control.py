@@ -207,8 +207,7 @@ class Control:
         if method == "DELETE":
             self.service.faults.clear()
         elif method == "POST":
-            for description in content if isinstance(content, list) else [content]:
-                self.service.faults.add_from(description)
+            self.service.faults.add_all(content if isinstance(content, list) else [content])
         return answers.document([fault.as_dict() for fault in self.service.faults.active()])
 
     def _set_snapshots(self, method: str, content: dict[str, Any]) -> Response:
@@ -250,12 +249,12 @@ class Control:
 
     def _set_clock(self, content: dict[str, Any]) -> Response:
         clock = self.service.clock
-        if "set" in content:
-            clock.set(_MOMENT.validate_python(content["set"]))
-        if "advance_seconds" in content:
-            by = timedelta(seconds=float(content["advance_seconds"]))
-            check_year(clock.now() + by)
-            clock.advance(by)
+        moment = _MOMENT.validate_python(content["set"]) if "set" in content else None
+        by = timedelta(seconds=float(content.get("advance_seconds", 0)))
+        check_year((moment or clock.now()) + by)
+        if moment:
+            clock.set(moment)
+        clock.advance(by)
         if content.get("release"):
             clock.release()
         return answers.document({"now": clock.now().isoformat(), "frozen": clock.frozen})

@@ -19,7 +19,7 @@ from resources.warehouse.database.sql import statement
 
 #: Age at which an hour can no longer change, because the service has deleted the hour's file.
 SETTLED: Final = timedelta(hours=50)
-#: Minimum number of files to compact. A reader can open fewer files in a few milliseconds.
+#: Largest number of files that are not compacted. A reader can open this few in a few milliseconds.
 _FEW: Final = 3
 #: File size in bytes at which a compaction starts another file.
 FILE_BYTES: Final = 1_000_000_000

@@ -18,7 +18,7 @@ from assets.layers import RunTag, hour_of, key_of, oldest_hour, recent_hours
 from assets.steps.hourly_run import HourlyRun
 from resources import adapters
 from resources.adapters import HOURS_POOL, EngineResource, EnterpriseResource, LakeResource, WarehouseResource
-from resources.datasets import Dataset
+from resources.datasets import Dataset, last_complete_hour
 from resources.errors import MirrorError, ends_run
 from resources.formatting import hour_text, markdown_text
 from resources.lake import sweep
@@ -70,12 +70,14 @@ def hourly_assets(dataset: Dataset, hours: dg.HourlyPartitionsDefinition) -> dg.
             run = HourlyRun(
                 enterprise, lake, warehouse, converter, engine.engine(context.log.info), dataset, config.convert_again
             )
-            yield from _take(context, run, selected)
+            yield from _take(context, run, selected, hours.start)
 
     return bring_in
 
 
-def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: dict[dg.AssetKey, dg.AssetKey]) -> Iterator[Any]:
+def _take(
+    context: dg.AssetExecutionContext, run: HourlyRun, selected: dict[dg.AssetKey, dg.AssetKey], begin: datetime
+) -> Iterator[Any]:
     if not selected:
         # runs with only checks have no partition: check all hours that the service still retains
         run.recall(recent_hours(datetime.now(UTC)))
@@ -88,13 +90,16 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: dict[dg.A
             "missing hours.",
             allow_retries=False,
         )
-    if not (hours := [hour_of(key) for key in context.partition_keys]):
-        # Dagster treats a range that ends before its start as empty, and the run would succeed
+    # Dagster checks neither end of the range of a run that is launched by its tags
+    span, newest = context.partition_key_range, last_complete_hour(datetime.now(UTC))
+    if not begin <= hour_of(span.start) <= hour_of(span.end) <= newest:
         raise dg.Failure(
-            "The run's partition range ends before it begins. Nothing was done. Launch the run with a range that "
-            "starts with the earlier hour.",
+            f"The run's partitions are {span.start} to {span.end}. Nothing was done. Launch the run with a range that "
+            f"starts with the earlier hour and lies between {hour_text(begin)} and {hour_text(newest)}, the newest "
+            "hour that has ended (UTC).",
             allow_retries=False,
         )
+    hours = [hour_of(key) for key in context.partition_keys]
     for path in sweep(run.lake.layout):
         context.log.info("Removed %s, an unfinished file from a killed run.", path.name)
     made: set[tuple[dg.AssetKey, datetime]] = set()

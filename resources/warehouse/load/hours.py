@@ -153,16 +153,19 @@ UPDATE hours SET state = 'past_retention', reason = $past_reason, checked_at = $
 WHERE table_name = $table AND state IN ('missing', 'not_yet') AND batch_hour < $kept_from
 """
 # Expired hours before the mirror's first hour are not gaps: an earlier run created their rows too early, or the hours
-# were requested by mistake.
+# were requested by mistake. Neither are hours that have not begun, which a run with a wrong clock requested.
 _TRIM = """
 DELETE FROM hours
 WHERE table_name = $table
-  AND state = 'past_retention'
-  AND NOT EXISTS (
-    FROM beginnings
-    WHERE (beginnings.table_name, beginnings.project_id, beginnings.namespace_id)
-      = (hours.table_name, hours.project_id, hours.namespace_id)
-      AND hours.batch_hour >= first_hour
+  AND (
+    state IN ('missing', 'not_yet') AND batch_hour > $now
+    OR state = 'past_retention'
+      AND NOT EXISTS (
+        FROM beginnings
+        WHERE (beginnings.table_name, beginnings.project_id, beginnings.namespace_id)
+          = (hours.table_name, hours.project_id, hours.namespace_id)
+          AND hours.batch_hour >= first_hour
+      )
   )
 """
 #: Columns of `hours` that a status provides.
@@ -236,7 +239,7 @@ def fill_coverage(
     All changes are made in one transaction. The first hour of a project and namespace is the first hour with a file.
     For articles, the first hour is the hour of the newest snapshot's boundary if that hour is earlier. The last hour is
     the last known hour of any project. Hours that the service has deleted become `past_retention`; all other hours
-    become `missing`. Rows for expired hours before the first hour are deleted.
+    become `missing`. Rows for expired hours before the first hour, and for hours that have not begun, are deleted.
     """
     connection, now = build.connection, now or build.now
     parameters = {

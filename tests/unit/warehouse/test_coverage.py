@@ -90,13 +90,14 @@ def test_gaps_are_filled_and_expire(lake, warehouse, clock, status):
 def test_hours_that_were_mistyped_leave_nothing(lake, warehouse, status):
     """On a mirror in which nothing is, and on one that began later; whatever the service said of them."""
     gone = [status(hour, HourState.PAST_RETENTION, "The service no longer has 2026-11-01 00:00.") for hour in range(3)]
-    warehouse.record_statuses(gone)
-    assert warehouse.fill_coverage(["enwiki"], [0], lake.hour(300)) == 3
+    warehouse.record_statuses([*gone, status(9_000, HourState.NOT_YET)])
+    assert warehouse.fill_coverage(["enwiki"], [0], lake.hour(300)) == 4
     assert (states(warehouse, lake), warehouse.project_states(published=False)) == ({}, [])
     load(lake, warehouse, 300)
     warehouse.record_statuses(gone)
     later = status(301, HourState.PAST_RETENTION, "The service no longer has it.")
-    warehouse.record_statuses([later, replace(later, batch_hour=lake.hour(300), namespace_id=10)])
+    early = replace(later, batch_hour=lake.hour(303), state=HourState.MISSING)
+    warehouse.record_statuses([later, early, replace(later, batch_hour=lake.hour(300), namespace_id=10)])
     # the first hour of a mirror that begins with a snapshot, at 301:30, is a gap
     warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 18_100)]], "frwiki"))
     warehouse.record_statuses([replace(later, project_id="frwiki")])

@@ -106,6 +106,7 @@ class Made:
     conversions: Mapping[str, Sequence[ConvertedFile]]
     audit: Callable[[], Mapping[str, Row]]
     compare: Callable[[], Sequence[Comparison]] = tuple
+    lost: Sequence[str] = ()
 
 
 def of_files(dataset: Dataset) -> list[Check[Made]]:
@@ -117,10 +118,10 @@ def of_files(dataset: Dataset) -> list[Check[Made]]:
         Check(
             "archives_verified",
             archive,
-            f"Every archive for the {partition} has the MD5 reported by the service.",
+            f"Every archive for the {partition} exists and has the MD5 reported by the service.",
             _verified,
-            f"Remove the file and materialize {archive.to_user_string()} for this {partition}. If the service has "
-            "deleted the file, restore it from a backup.",
+            f"Remove a damaged file and materialize {archive.to_user_string()} for this {partition}. If the service "
+            "has deleted the file, restore it from a backup.",
         ),
         Check(
             "rows_accounted",
@@ -195,6 +196,7 @@ def of_run(run: HourlyRun, selected: Collection[dg.AssetCheckKey]) -> Iterator[d
         {hour_text(hour): conversions for hour, conversions in run.conversions.items()},
         cache(lambda: {hour_text(a.batch_hour): a for a in warehouse.audit(run.loaded, run.dataset)}),
         lambda: warehouse.compare_stream(run.loaded),
+        run.lost,
     )
     return results(of_files(run.dataset), made, selected)
 
@@ -204,6 +206,7 @@ def of_snapshots(
     made: Mapping[str, tuple[ArchivedSnapshot, Sequence[ConvertedFile]]],
     warehouse: Warehouse,
     selected: Collection[dg.AssetCheckKey],
+    lost: Sequence[str] = (),
 ) -> Iterator[dg.AssetCheckResult]:
     """Run the selected checks on snapshots. `made` maps identifiers to archived snapshots and their conversions."""
 
@@ -214,7 +217,7 @@ def of_snapshots(
 
     archives = {name: archived.archives for name, (archived, _) in made.items()}
     conversions = {name: files for name, (_, files) in made.items()}
-    return results(of_files(dataset), Made(archives, conversions, audit), selected)
+    return results(of_files(dataset), Made(archives, conversions, audit, lost=lost), selected)
 
 
 def _verified(made: Made) -> Found:
@@ -225,7 +228,7 @@ def _verified(made: Made) -> Found:
         for name, archive in archives
         if (digest := files.md5_of(archive.path)) != archive.version
     ]
-    return Found(wrong, len(archives))
+    return Found([*made.lost, *wrong], len(archives) + len(made.lost))
 
 
 def _accounted(made: Made) -> Found:

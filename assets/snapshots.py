@@ -189,15 +189,17 @@ def _recalled(
     context: dg.AssetExecutionContext, dataset: Dataset, lake: LakeResource, warehouse: WarehouseResource
 ) -> Iterator[Any]:
     """Return check results for every archived snapshot, for use in runs without a partition."""
-    made, layout = {}, lake.layout
+    made, lost, layout = {}, [], lake.layout
     with as_failure():
         for folder in sorted((layout.archive / dataset.archive).glob("*/")):
             try:
                 archived = snapshot.archived_snapshot(folder.name, layout, dataset)
-            except NotArchivedError:
-                continue  # the snapshot was never complete
+            except NotArchivedError as error:
+                if snapshot.archived_sets(folder, dataset):  # otherwise, the snapshot was never complete
+                    lost.append(str(error).partition(". ")[0])
+                continue
             made[folder.name] = archived, known_conversions(archived.archives, lake)
-        yield from checks.of_snapshots(dataset, made, warehouse.warehouse, context.selected_asset_check_keys)
+        yield from checks.of_snapshots(dataset, made, warehouse.warehouse, context.selected_asset_check_keys, lost)
 
 
 def _result(

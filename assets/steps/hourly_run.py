@@ -42,7 +42,8 @@ class HourlyRun:
     """Resources and results of one run over several hours.
 
     With `again`, existing files are verified and damaged files are replaced. `gone` contains unarchived hours that the
-    service has deleted. After an error that ends all fetching (`stopped`), archived hours are still loaded.
+    service has deleted. `lost` describes loaded archives that have disappeared. After an error that ends all fetching
+    (`stopped`), archived hours are still loaded.
     """
 
     enterprise: EnterpriseResource
@@ -56,6 +57,7 @@ class HourlyRun:
     archived: dict[datetime, batches.ArchivedHour] = field(default_factory=dict)
     conversions: dict[datetime, list[ConvertedFile]] = field(default_factory=dict)
     loaded: list[datetime] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
     failed: dict[datetime, Exception] = field(default_factory=dict)
     gone: dict[datetime, errors.RetentionPassed] = field(default_factory=dict)
     stopped: Exception | None = None
@@ -159,14 +161,20 @@ class HourlyRun:
                 raise self.stopped from None
             raise
 
-    def recall(self, hours: Iterable[datetime]) -> None:
+    def recall(self, hours: Sequence[datetime]) -> None:
         """Find the results of earlier runs for these hours without fetching, converting or loading anything."""
-        layout = self.lake.layout
+        layout, warehouse = self.lake.layout, self.warehouse.warehouse
+        if warehouse.build_path.exists():
+            self.lost = [
+                f"{identifier} of {hour_text(hour)} is loaded, but {path} is missing"
+                for hour, identifier, version in warehouse.loaded_archives(self.dataset, min(hours))
+                if not (path := layout.batch_archive(self.dataset, hour, identifier, version)).exists()
+            ]
         for hour in hours:
             try:
-                self.archived[hour] = batches.archived_hour(hour, layout, self.scope, self.dataset)
+                self.archived[hour] = batches.archived_hour(hour, layout, self.scope, self.dataset, partial=True)
             except NotArchivedError:
-                continue  # the coverage check reports the hour
+                continue  # the coverage check reports an hour that is not loaded, and `lost` a loaded one
             self.conversions[hour] = known_conversions(self.archived[hour].archives, self.lake)
             self.loaded.append(hour)
 

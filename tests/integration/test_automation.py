@@ -108,9 +108,11 @@ def test_publishing_is_asked_for_once_per_set_of_pending_hours_and_checks_look_a
     looked_at = {name: evaluation.metadata["looked_at"].value for name, evaluation in told.items()}
     assert looked_at == dict.fromkeys(told, 2) | {"agrees_with_stream": 0, "rejects_share": looked_at["rejects_share"]}
     archive.write_bytes(archive.read_bytes()[:-1])
-    told = ask(daemon)
-    assert [name for name, evaluation in told.items() if not evaluation.passed] == ["archives_verified"]
-    assert f"is damaged: {archive} has the MD5 " in told["archives_verified"].description
+    for why in (f"is damaged: {archive} has the MD5 ", f" is loaded, but {archive} is missing. "):
+        told = ask(daemon)
+        assert [name for name, evaluation in told.items() if not evaluation.passed] == ["archives_verified"]
+        assert why in told["archives_verified"].description
+        archive.unlink(missing_ok=True)
 
 
 def test_publishing_no_more_often_than_the_operator_wants(daemon):

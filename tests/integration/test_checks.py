@@ -123,6 +123,11 @@ def test_damaged_archives_and_rows_that_lake_files_lost_are_found_and_odd_record
     lists["codes"].write_text(json.dumps([*json.loads(good[lists["codes"]]), {"name": "without identifier"}]))
     of_lists = (layers.lake_key(named(name)) for name in lists)
     told = ask(mirror, *(key for one in SNAPSHOTS for key in layers.keys(one)), *of_lists)
+    for dataset, path in archives.items():
+        path.unlink()
+        lost = ask(mirror, key := layers.archive_key(dataset))[key, "archives_verified"].description
+        assert lost.startswith(f"{path.name} of ")
+        assert " was removed from the archive. Remove" in lost
     for path, content in good.items():
         path.write_bytes(content)
     in_lake = (layers.warehouse_key(SNAPSHOT_ARTICLES), "loaded_whole")  # DuckDB has no rows of its own of these
@@ -132,7 +137,7 @@ def test_damaged_archives_and_rows_that_lake_files_lost_are_found_and_odd_record
     for dataset, path in archives.items():
         description = told[layers.archive_key(dataset), "archives_verified"].description
         assert f" is damaged: {path} has the MD5 " in description
-        assert f". Remove the file and materialize archive/{dataset.archive} for this snapshot. If " in description
+        assert f". Remove a damaged file and materialize archive/{dataset.archive} for this snapshot. " in description
     for dataset, path in files.items():
         rows, description = tables[path].num_rows, told[layers.lake_key(dataset), "rows_accounted"].description
         if dataset in SNAPSHOTS:

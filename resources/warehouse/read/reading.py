@@ -118,6 +118,13 @@ class Reader:
             found.setdefault(name, {})[version] = exported_at
         return found
 
+    def loaded_archives(self, dataset: Dataset, since: datetime) -> list[tuple[datetime, str, str]]:
+        """Return the hour, identifier and version of each loaded archive of the hours from `since` on."""
+        query = (
+            "SELECT batch_hour, identifier, version FROM loads WHERE table_name = ? AND batch_hour >= ? ORDER BY ALL"
+        )
+        return self._build(query, [dataset.name, since])
+
     def beginnings(self, dataset: Dataset) -> dict[tuple[str, int], datetime]:
         """Return a dataset's first mirrored hour by project and namespace. Requests alone do not begin a mirror."""
         query = (

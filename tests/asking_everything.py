@@ -66,9 +66,13 @@ def answers(path: str, calls_max: int = 1000) -> tuple[dict[str, int], dict[str,
         connection.execute(f"ATTACH '{path}' AS published (READ_ONLY)")
         connection.execute("USE published")
         for query in queries(connection, calls_max):
+            # macros need the default; views are also read by their full names
+            default, start = ("published", "FROM ") if "(" in query else ("memory", "FROM published.")
+            connection.execute(f"USE {default}")
+            full = query.replace("FROM ", start, 1)
             try:
                 # a count alone would leave columns out that nobody asked for
-                counts[query] = sum(len(batch.to_pylist()) for batch in connection.sql(query).to_arrow_reader(1000))
+                counts[query] = sum(len(batch.to_pylist()) for batch in connection.sql(full).to_arrow_reader(1000))
             except (duckdb.Error, OverflowError, ValueError) as error:
                 if not any(words in str(error) for words in ON_PURPOSE):
                     errors[query] = f"{type(error).__name__}: {str(error)[:400]}"

@@ -16,7 +16,7 @@ COMMENT ON TABLE internal.meta IS {keys};
 -- The base snapshot of each project and namespace: its newest loaded version.
 CREATE OR REPLACE VIEW internal.bases AS
 SELECT project_id, namespace_id, snapshot_id, snapshot_version, boundary_at, source_at, applied_at
-FROM snapshots
+FROM main.snapshots
 WHERE table_name = 'snapshot_articles'
 QUALIFY row_number() OVER (PARTITION BY project_id, namespace_id ORDER BY {newest_snapshot_first}) = 1;
 

@@ -20,9 +20,9 @@ from pipelines.definitions import build_defs, first_hour
 from pipelines.process import processes
 from pipelines.process.processes import CommandRuns
 from resources import connection, datasets
-from resources.datasets import Dataset, Family, last_complete_hour
+from resources.datasets import RETENTION, Dataset, Family, last_complete_hour
 from resources.enterprise import EnterpriseClient
-from resources.enterprise.errors import EnterpriseError, NotPublishedYet, UnreachableError
+from resources.enterprise.errors import EnterpriseError, NotPublishedYet, RetentionPassed, UnreachableError
 from resources.formatting import counted, hour_text
 from resources.lake import Layout
 from resources.settings import Settings, SettingsError
@@ -59,7 +59,7 @@ _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
 def newest_hours(client: EnterpriseClient, count: int, now: datetime, dataset: Dataset) -> list[datetime]:
-    """Return the `count` newest hours that the service has published, oldest first.
+    """Return the `count` newest hours that the service has published and still has, oldest first.
 
     A batch listing appears a few minutes after its hour ends, so the newest complete hour can be missing. Raises
     NotPublishedYet if none of the last six hours has been published.
@@ -72,7 +72,14 @@ def newest_hours(client: EnterpriseClient, count: int, now: datetime, dataset: D
         newest -= HOUR
     else:
         client.hours.listing(newest, dataset)
-    return [newest - back * HOUR for back in reversed(range(count))]
+    hours = [newest - back * HOUR for back in reversed(range(count))]
+    # retention counts from the start of an hour, so the oldest of 48 hours is usually gone
+    while len(hours) > 1 and now - hours[0] >= RETENTION:
+        with suppress(RetentionPassed):
+            client.hours.listing(hours[0], dataset)
+            break
+        del hours[0]
+    return hours
 
 
 def is_reachable(settings: Settings) -> bool:

@@ -44,6 +44,7 @@ def test_hours_are_counted_from_the_newest_that_is_published(client, clock, lag)
     """The service has the list of HOUR and of no other."""
     clock.now = HOUR + (1 + lag) * ONE + timedelta(minutes=59)
     assert runs.newest_hours(client, 3, clock(), ARTICLE_CHANGES) == [HOUR - 2 * ONE, HOUR - ONE, HOUR]
+    assert runs.newest_hours(client, 48, clock(), ARTICLE_CHANGES)[0] == HOUR - (46 - lag) * ONE
     several = [HOUR, HOUR + ONE, HOUR + 2 * ONE]
     assert [runs.hours_between(HOUR, last) for last in (HOUR, several[-1])] == [[HOUR], several]
 

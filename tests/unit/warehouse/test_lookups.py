@@ -159,8 +159,8 @@ def test_pages_are_looked_up_until_they_are_read_after_the_end_of_a_lost_hour(la
     watched = lake.lookups(130, ("Never", pages[2]), purpose="watch")
     warehouse.load_lookups([watched, lake.lookups(131, ("Early", None), purpose="check")])
     warehouse.load_lookups([lake.lookups(140, ("In time", pages[1]), ("Two_words", others[2]))])
-    found = [(project, name) for project, _, name in warehouse.uncertain_pages(["enwiki", "frwiki"], [0], 10, clock())]
-    assert found == [("enwiki", "Never"), ("enwiki", "Early")]
+    found = warehouse.uncertain_pages(["enwiki", "frwiki"], [0, 14], 10, clock())
+    assert found == [("enwiki", 0, "Never"), ("enwiki", 14, "Talk"), ("enwiki", 0, "Early")]
     assert warehouse.sampled_pages(["enwiki"], [0], 9) == []
     states = warehouse.project_states(published=False)
     counts = {(row.project_id, row.namespace_id): (row.uncertain_count, row.repaired_count) for row in states}

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from datetime import timedelta
+from unittest.mock import Mock
 
 import duckdb
 import pytest
@@ -276,10 +277,7 @@ def older(tmp_path_factory):
 
 
 def test_a_compaction_fails_if_older_hours_cannot_leave(mirror, monkeypatch):
-    def missing(_warehouse):
-        raise LakeFileError("A lake file is missing.")
-
-    monkeypatch.setattr(Warehouse, "move_window", missing)
+    monkeypatch.setattr(Warehouse, "move_window", Mock(side_effect=LakeFileError("A lake file is missing.")))
     with pytest.raises(LakeFileError, match=r"^A lake file is missing\.$"):
         compact_lake(Layout(mirror.data), mirror.warehouse, Engine(workers=1), memory_bytes=1 << 20, threads=1)
 

@@ -2,7 +2,8 @@
 
 Unknown fields are retained in `model_extra`, because the service adds fields without notice. The service omits empty
 fields, so every field except the identifier may be absent. Numbers may have an exponent (`126211.488e0`). Dates may
-include nanoseconds, which are truncated to microseconds. The archived list retains the original digits.
+include nanoseconds, which are truncated to microseconds. The archived list retains the original digits. Dates without
+a zone are in UTC.
 
 Source: the service's data dictionary for codes, languages, projects, namespaces, snapshots and batches, and `get-user`.
 """
@@ -59,7 +60,12 @@ def in_range(moment: datetime) -> datetime:
     return moment
 
 
-Moment = Annotated[datetime, AfterValidator(in_range)]
+def _in_utc(moment: datetime) -> datetime:
+    """Return the time in UTC. A time without a zone is already in UTC, and could not be compared with other times."""
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+Moment = Annotated[datetime, AfterValidator(in_range), AfterValidator(_in_utc)]
 
 
 class Record(BaseModel):
@@ -199,10 +205,6 @@ def _is_text(value: object) -> object:
     if not isinstance(value, str | datetime):
         raise ValueError("a timestamp must be a string")  # noqa: TRY004  pydantic reports ValueErrors
     return value
-
-
-def _in_utc(moment: datetime) -> datetime:
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 #: Validates as strictly as the conversion to the lake, which treats a quoted number as a string.

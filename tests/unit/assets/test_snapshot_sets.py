@@ -76,13 +76,13 @@ def test_a_version_is_archived_when_its_own_set_is_whole(bench, put):
 
 def test_the_newest_export_is_taken_unless_a_version_is_named(bench, put):
     put(2, [1], [2], at=DAY + timedelta(days=2))
-    put(3, [3], at=DAY + timedelta(days=1))
+    put(3, [3], at=DAY.replace(day=2, tzinfo=None))  # a date without a zone is in UTC
     newest = snapshot_sets.archived_snapshot(NAME, bench.layout, SNAPSHOT_ARTICLES)
     assert (newest.version, newest.exported_at) == (version_of(2), DAY + timedelta(days=2))
     assert [one.identifier for one in newest.archives] == [f"{NAME}_chunk_0", f"{NAME}_chunk_1"]
     assert {one.snapshot_version for one in newest.archives} == {version_of(2)}
     older = snapshot_sets.archived_snapshot(NAME, bench.layout, SNAPSHOT_ARTICLES, version_of(3))
-    assert older.version == version_of(3)
+    assert (older.version, older.exported_at) == (version_of(3), DAY + timedelta(days=1))
     with pytest.raises(NotArchivedError, match=r"The archive does not contain all files of enwiki_namespace_0"):
         snapshot_sets.archived_snapshot(NAME, bench.layout, SNAPSHOT_ARTICLES, version_of(4))
     # a set without a date is as old as its manifest

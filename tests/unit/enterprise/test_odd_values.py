@@ -87,7 +87,7 @@ NEWER = {"date_modified": "2026-11-01T07:00:00Z"}
         ([{}, {}], ["own"], set()),  # the service repeats whole lists of structured contents
         ([{}, SHA | NEWER], ["0" * 32], set()),
         ([SHA | NEWER, {}], ["0" * 32], set()),
-        ([{"date_modified": None}, SHA | NEWER, {"version": "1" * 32}], ["0" * 32], set()),
+        ([{"date_modified": None}, SHA | NEWER, {"date_modified": "2026-11-01T06:59:59"}], ["0" * 32], set()),
         ([{}, {"is_part_of": {"identifier": "frwiki"}}], ["own"], {"enwiki", "frwiki"}),
         ([{"is_part_of": {"identifier": "frwiki"}}], [], {"enwiki", "frwiki"}),
         ([{"namespace": {"identifier": 14}}], [], {"enwiki"}),

@@ -113,8 +113,15 @@ class DataApi:
         return listing
 
     def record(self, path: str, model: type[_T], doing: str, query: Query | None = None) -> _T:
+        """Read a record (see `ask`). Raises UnexpectedAnswer if the response is the record of another file."""
         form = TypeAdapter(model)
-        return self.ask(path, doing, lambda answer: self._transport.parse(answer, form, doing), query=query)
+        found = self.ask(path, doing, lambda answer: self._transport.parse(answer, form, doing), query=query)
+        if isinstance(found, models.ArchiveRecord) and not endpoints.is_of(path, found.identifier):
+            raise errors.UnexpectedAnswer(
+                f"Could not {doing}: the service responded with the record of {found.identifier} instead. Nothing was "
+                "changed. Try again later. If the error persists, check any proxy between this machine and the service."
+            )
+        return found
 
     def transfer(
         self,

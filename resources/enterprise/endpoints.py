@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from ipaddress import ip_address
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from resources.datasets import Dataset, Family, datasets
 from resources.enterprise.errors import InvalidRequest
@@ -157,6 +157,13 @@ def record(listing: str, identifier: str | int) -> str:
             f"{identifier!r} is not a valid record identifier. Nothing was sent. Use an identifier from the list."
         )
     return f"{listing}/{quote(str(identifier), safe='')}"
+
+
+def is_of(path: str, identifier: str) -> bool:
+    """Return whether a record's path may lead to this identifier. The path of a chunk may contain only its number."""
+    *_, snapshot, kind, asked = map(unquote, path.split("/"))
+    number = asked.rpartition("_")[2]
+    return identifier == asked or (kind == "chunks" and identifier == f"{snapshot}_chunk_{number}")
 
 
 def article(name: str) -> str:

@@ -50,7 +50,8 @@ class Snapshots(Section):
     def record(self, identifier: str, dataset: Dataset = SNAPSHOT_ARTICLES) -> Snapshot:
         """Read a snapshot's record (`GET /v2/snapshots/{identifier}`). Uses no quota.
 
-        Raises NotFound if the snapshot does not exist, for example because its namespace has no pages.
+        Raises NotFound if the snapshot does not exist, for example because its namespace has no pages, and
+        UnexpectedAnswer if the service responds with another snapshot's record.
         """
         return self._api.record(_path(dataset, identifier), Snapshot, f"read the record of {identifier}")
 

@@ -23,7 +23,7 @@ from resources.datasets import LISTS
 from resources.enterprise import FetchOptions, Limits, Query, RetryPolicy, endpoints, errors
 from tests.unit.enterprise.conftest import HOUR
 from tests.unit.enterprise.fake_service import PASSWORD
-from tests.unit.enterprise.loopback import Reply
+from tests.unit.enterprise.loopback import Reply, json_reply
 
 NAME = "enwiki_namespace_0"
 FILE = f"/v2/batches/2026-11-01/05/{NAME}"
@@ -115,6 +115,18 @@ def test_a_refusal_says_what_was_tried(client, fake, tmp_path, line):
         OPERATIONS[name](client, tmp_path)
     advice = "Nothing was changed. This status is not documented. Check the configured service addresses."
     assert str(caught.value) == f"Could not {doing}: the service responded with status 418. {advice}"
+
+
+@pytest.mark.parametrize("line", [line for line in PURPOSES if "read the record" in line])
+def test_the_record_of_another_file_is_refused_before_anything_is_fetched(client, fake, tmp_path, line):
+    path, name, doing = line.split(" ", 2)
+    fake.add(NAME, b"x")
+    fake.add_snapshot("frwiki_namespace_0", b"y", b"z")
+    fake.script(path, json_reply(fake.add("itwiki_namespace_0", b"z")))
+    told = f"Could not {doing}: the service responded with the record of itwiki_namespace_0 instead. Nothing was"
+    with pytest.raises(errors.UnexpectedAnswer, match=told):
+        OPERATIONS[name](client, tmp_path)
+    assert fake.store.requests == []
 
 
 # An honest answer is spoilt in its status, headers, body or values.

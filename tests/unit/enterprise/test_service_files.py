@@ -65,6 +65,11 @@ def test_a_path_without_a_file_is_not_sent(client, fake, path):
     assert not fake.api.requests
 
 
+def test_a_chunk_may_be_asked_for_by_its_number():
+    paths = [f"/v2/snapshots/{NAME}/chunks/{one}" for one in ("2", "chunk_2", f"{NAME}_chunk_2", "3", "x_chunk_3")]
+    assert [endpoints.is_of(path, f"{NAME}_chunk_2") for path in paths] == [True, True, True, False, False]
+
+
 def test_the_headers_of_a_file_as_the_service_writes_them(client, fake):
     headers = {
         "Content-Length": "215077", "Last-Modified": "Mon, 12 Feb 2024 00:50:09 UTC",

@@ -1,6 +1,7 @@
 """Planning a snapshot: which form, why, and what it costs, from what the service, the disk and the folder have."""
 
 import hashlib
+import json
 import pickle
 import re
 import shutil
@@ -74,27 +75,13 @@ def test_chunks_are_in_the_order_of_their_numbers_under_names_with_their_version
     assert pickle.loads(pickle.dumps(plan)) == plan
 
 
-@pytest.mark.parametrize(
-    ("count", "size", "snapshots", "chunks", "form", "why"),
-    [
-        (20, 10**8, 30, 1500, "chunks", "in parallel.* fetched again separately, for 20 of the 1,500 chunk units left"),
-        (20, 10**8, None, None, "chunks", "for 20 chunk units"),
-        (380, 10**8, 30, 400, "whole", "would cost 380 of the 400 chunk units left, but one file costs 1 of the 30"),
-        (380, 10**8, 30, 12, "whole", "in chunks .* would cost 380 chunk units, of which only 12 are left"),
-        (380, 10**8, 0, 400, "chunks", "as one file the download would cost 1 snapshot unit, of which none is left"),
-        (380, 10**8, 1, 400, "chunks", "in parallel"),  # the last snapshot unit is dearer than most of the chunks
-        (380, 10**8, 1, 1, "whole", "in chunks .* of which only 1 is left"),
-        (380, 10**8, 0, 12, "chunks", "of which none is left, but chunks can be fetched in part"),
-        (20, 10**6, 30, 1500, "chunks", "chunks cost 20 of the 1,500 .*, but one file would cost 1 of the 30"),
-        (20, 10**6, 30, 2_000_000, "chunks", "chunks cost 20 of the 2,000,000"),
-        (20, 10**6, 100_000, 2_000_000, "whole", "chunks have no advantage"),
-        (20, 10**6, None, None, "whole", "chunks have no advantage for 20.0 MB"),
-        (1, 3 * 10**9, None, None, "whole", "chunks have no advantage"),
-        (1, 3 * 10**9, 30, 1500, "chunks", "chunks cost 1 of the 1,500"),
-        (60, 10**6, 30, 1500, "whole", "chunks have no advantage"),
-    ],
-)  # fmt: skip
+#: Chunks, bytes of each, snapshot and chunk units left, form and why. The last snapshot unit is dearer than chunks.
+FORMS = [line.split(" | ") for line in Path(__file__).with_name("forms.txt").read_text().splitlines()]
+
+
+@pytest.mark.parametrize(("count", "size", "snapshots", "chunks", "form", "why"), FORMS)
 def test_the_form_follows_from_quota_and_machine(count, size, snapshots, chunks, form, why):
+    count, size, snapshots, chunks = map(json.loads, (count, size, snapshots, chunks))
     plan = Offer(count, size).plan(snapshots=snapshots, chunks=chunks)
     assert plan.form == form
     assert re.search(why, plan.reason), plan.reason

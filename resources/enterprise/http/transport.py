@@ -227,7 +227,8 @@ class Transport:
     def parse(self, answer: Answer, form: TypeAdapter[_T], doing: str) -> _T:
         """Parse a successful response's JSON body.
 
-        Raises BrokenAnswer for an empty body or an HTML page, and UnexpectedAnswer for any other undocumented form.
+        Raises BrokenAnswer for an empty body or an HTML page, and UnexpectedAnswer for any other undocumented form and
+        for a redirect or a partial response.
         """
         if not answer.body.strip():
             raise BrokenAnswer(
@@ -237,6 +238,8 @@ class Transport:
             )
         if answer.is_html:
             raise self.html_error(answer.status, doing)
+        if answer.status != 200:  # an empty list in such a response would mean that nothing exists
+            raise self.error(answer, doing)
         try:
             return form.validate_json(answer.body)
         except ValidationError as error:

@@ -273,7 +273,7 @@ def test_a_file_that_is_tried_again_goes_on_and_counts_once(client, sandbox, pla
 
 def test_memory_does_not_grow_with_the_files(tmp_path):
     with (
-        FakeService(lambda: NOW) as fake,
+        FakeService(lambda: NOW.replace(month=12)) as fake,
         EnterpriseClient(fake.service(), tmp_path / "state", clock=lambda: NOW, retry=QUICK) as client,
     ):
         fake.add_snapshot(NAME, *[bytes(24 << 20)] * 3)

@@ -12,8 +12,10 @@ import shutil
 import threading
 from collections.abc import Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from resources import files
 from resources.datasets import SNAPSHOT_ARTICLES, Dataset
@@ -35,9 +37,12 @@ from resources.enterprise.snapshot.plan import (
 )
 from resources.errors import ends_run, retryable
 from resources.files import StrPath
-from resources.formatting import counted, size_text
+from resources.formatting import counted, moment_text, size_text
 
 _log = logging.getLogger(__name__)
+
+#: Maximum difference between an export's end and the current time. Clocks may differ by hours.
+_AHEAD: Final = timedelta(days=1)
 
 
 class Snapshots(Section):
@@ -51,9 +56,17 @@ class Snapshots(Section):
         """Read a snapshot's record (`GET /v2/snapshots/{identifier}`). Uses no quota.
 
         Raises NotFound if the snapshot does not exist, for example because its namespace has no pages, and
-        UnexpectedAnswer if the service responds with another snapshot's record.
+        UnexpectedAnswer if the record belongs to another snapshot or its export ends more than a day in the future.
         """
-        return self._api.record(_path(dataset, identifier), Snapshot, f"read the record of {identifier}")
+        found = self._api.record(_path(dataset, identifier), Snapshot, f"read the record of {identifier}")
+        clock, ended = self._api.clock, found.date_modified
+        if ended is not None and ended - max(clock.local(), clock.now()) > _AHEAD:
+            raise errors.UnexpectedAnswer(
+                f"According to its record, the export of {identifier} ended at {moment_text(ended)} UTC, which is in "
+                "the future. Nothing was fetched, because later exports would count as older than this one. Check this "
+                "machine's clock. If it is correct, the record is wrong: report the error to the vendor."
+            )
+        return found
 
     def chunks(self, identifier: str, dataset: Dataset = SNAPSHOT_ARTICLES) -> Listing[Chunk]:
         """List a snapshot's chunks in arbitrary order (`GET .../chunks`). Raises NotFound if there are none."""

@@ -5,8 +5,9 @@ import json
 import pickle
 import re
 import shutil
+from contextlib import nullcontext
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -22,6 +23,7 @@ from tests.unit.enterprise.loopback import error_reply
 NAME = "enwiki_namespace_0"
 FOLDER = Path("/archive/snapshots")
 OLD = "0" * 32
+FUTURE = pytest.raises(errors.UnexpectedAnswer, match=f"{NAME} ended at 2026-11-02 06:20 UTC.* Nothing was fetched")
 
 
 def record(identifier, size, **more):
@@ -213,6 +215,16 @@ def test_a_file_that_is_gone_because_it_was_replaced_ends_its_set(client, fake, 
     fake.script(f"*{name}/download", lambda _: fake.chunks.update({name: new}) or error_reply(404, "NoSuchKey"))
     with pytest.raises(errors.StaleSnapshot, match="chunk_0 has version"):
         client.snapshots.fetch(plan, plan.files[0])
+
+
+def test_an_export_of_the_future_is_not_fetched(make_client, fake, clock, tmp_path):
+    fake.add_snapshot(NAME, b"a", b"b")
+    behind = clock() - timedelta(days=400)
+    for client in (make_client(), make_client(now=lambda: behind)):  # the service's clock counts as well
+        for ended, expectation in (("02T06:00:00", nullcontext()), ("02T06:20:00Z", FUTURE)):
+            fake.snapshots[NAME]["date_modified"] = f"2026-11-{ended}"
+            with expectation:
+                client.snapshots.plan(NAME, tmp_path)
 
 
 def test_a_folder_that_is_not_there_yet_has_the_room_of_its_disk(client, fake, tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ Source: the service's documentation on snapshots, chunks, downloads and account 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Final, Literal, Self
 
@@ -248,10 +249,11 @@ def plan_snapshot(
     """Choose between one file and chunks, and plan the download. Sends no requests and changes no files.
 
     `chunks` can be in any order. A counter absent from `quotas` has no limit. Raises InvalidRequest if chunks are
-    required, but do not match the snapshot's record.
+    required, but do not match the snapshot's record or are incomplete.
     """
-    agree = {chunk.identifier for chunk in chunks} == set(snapshot.chunks)
-    offered = snapshot.chunks if dataset.is_chunked else ()
+    problem: str | None = "the service has no chunks of this snapshot"
+    if dataset.is_chunked and snapshot.chunks:
+        problem = _incomplete(snapshot, {chunk.identifier for chunk in chunks})
 
     def way_of(form: Form, files: Sequence[PlannedFile], product: str | None) -> SnapshotPlan:
         folder, quota = whole_file.target.parent, quotas.get(product or "")
@@ -262,21 +264,31 @@ def plan_snapshot(
     # the service lists chunks in the order of their creation; of two numbers, the longer one is larger
     ordered = sorted(chunks, key=lambda chunk: (len(chunk.identifier), chunk.identifier))
     split = way_of("chunks", ordered, dataset.chunk_quota)
-    if options.form == "chunks" and (not chunks or not agree):
-        problem = _DIFFERENT if offered else "the service has no chunks of this snapshot"
+    if options.form == "chunks" and problem:
         raise errors.InvalidRequest(
             f"{snapshot.identifier} cannot be fetched in chunks: {problem}. Nothing was fetched. Plan the snapshot as "
             "one file, or try again later."
         )
     if options.form is not None:
         way, reason = (whole if options.form == "whole" else split), "this form was requested"
-    elif not offered:
-        way, reason = whole, "the service has no chunks of this snapshot"
-    elif not agree:
-        way, reason = whole, _DIFFERENT
+    elif problem:
+        way, reason = whole, problem
     else:
         way, reason = _better(whole, split)
     return replace(way, reason=reason)
+
+
+def _incomplete(snapshot: Snapshot, chunks: set[str]) -> str | None:
+    """Return why these chunks may not be the complete snapshot, worded to follow "because", or None if they are.
+
+    Chunks are numbered from 0 or 1. Both lists can have the same gap.
+    """
+    if chunks != set(snapshot.chunks):
+        return _DIFFERENT
+    names = [name.removeprefix(f"{snapshot.identifier}_chunk_") for name in chunks]
+    numbers = {int(name) for name in names if name.isdecimal()}
+    missing = next(number for number in count(1) if number not in numbers)
+    return f"chunk {missing} is missing from the snapshot's chunks" if missing < max(numbers, default=0) else None
 
 
 def _better(whole: SnapshotPlan, split: SnapshotPlan) -> tuple[SnapshotPlan, str]:

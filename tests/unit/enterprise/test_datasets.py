@@ -138,14 +138,14 @@ def test_chunks_that_changed_under_the_same_snapshot_end_its_set(client, fake, t
     plan = client.snapshots.plan(NAME, tmp_path, FetchOptions(chunks=True), dataset)
     for file in plan.files:
         client.snapshots.fetch(plan, file)
-    names[:1] = ["enwiki_namespace_0_chunk_9"]
+    names[:1] = ["enwiki_namespace_0_chunk_6"]
     for number, name in enumerate(names):
         fake.chunks[name] = fake.add(name, b"new" if number < 4 else b"%d" % number)
     with pytest.raises(errors.StaleSnapshot) as caught:
         client.snapshots.confirm(plan)
     new, old = (files.new_md5(content).hexdigest()[:8] for content in (b"new", b"1"))
     assert caught.value.message.startswith(
-        f"The service replaced {NAME} after it was planned: {NAME}_chunk_0 no longer exists, {NAME}_chunk_9 is new, "
+        f"The service replaced {NAME} after it was planned: {NAME}_chunk_0 no longer exists, {NAME}_chunk_6 is new, "
         f"{NAME}_chunk_1 has version {new} instead of {old}, and 2 more. 6 complete files (6 B) of this version are "
         f"kept in {tmp_path}. If you start over, the download costs 4 chunk units (no limit is known) and fetches 12 B"
     )

@@ -146,6 +146,16 @@ def test_a_form_that_is_asked_for_is_taken_where_there_is_one(offer):
         assert "differ" in plan.reason
         with pytest.raises(errors.InvalidRequest):
             offer.plan(listed=offer.chunks[:count], form="chunks")
+    # chunks are numbered from 0 or 1
+    for numbers, missing in (((0, 1, 2), 0), ((1, 2), 0), ((0, 5), 1), ((2, 3), 1), ((1, 2, 10**150), 3), ((7,), 1)):
+        offer.chunks = [models.Chunk.model_validate(record(f"{NAME}_chunk_{n}", 10**8)) for n in numbers]
+        offer.snapshot = models.Snapshot.model_validate(
+            record(NAME, 10**9, chunks=[c.identifier for c in offer.chunks])
+        )
+        told = f"chunk {missing} is missing from the snapshot's chunks"
+        assert [offer.plan().form, offer.plan().reason == told] == (["whole", True] if missing else ["chunks", False])
+        with pytest.raises(errors.InvalidRequest, match=told) if missing else nullcontext():
+            offer.plan(form="chunks")
 
 
 def test_plans_that_fit_alone_may_not_fit_together_or_cost_more_than_was_allowed(offer):

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Generic, TypeVar
 from pydantic import Field, TypeAdapter, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 from resources.enterprise.errors import UnexpectedAnswer
-from resources.enterprise.models import IDENTIFIER, LONGEST_LIST, ArchiveRecord, Record
+from resources.enterprise.models import IDENTIFIER, LONGEST_LIST, ArchiveRecord, Batch, Record
 from resources.formatting import counted
 
 RecordT = TypeVar("RecordT", bound=Record)
@@ -122,14 +122,22 @@ def list_of(kind: type[Record]) -> TypeAdapter[Any]:
 def sorted_out(found: Sequence[RecordT | OddRecord]) -> tuple[tuple[RecordT, ...], tuple[OddRecord, ...]]:
     """Separate a list's usable records from the unusable records.
 
-    If an identifier is listed twice, the most recent export is used.
+    If an identifier is listed twice, the most recent export is used. An hour has only one file for each project and
+    namespace, so a second identifier for them is unusable.
     """
     odd: list[OddRecord] = []
     files: dict[Any, Any] = {}
+    names: dict[tuple[str, int], str] = {}
     for number, one in enumerate(found, 1):
         if isinstance(one, OddRecord):
             odd.append(replace(one, name=one.name or f"record {number:,}"))
         elif isinstance(one, ArchiveRecord):
+            place = one.project_id, one.namespace_id
+            if isinstance(one, Batch) and names.setdefault(place, one.identifier) != one.identifier:
+                name = one.identifier if _SHOWABLE.fullmatch(one.identifier) else f"record {number:,}"
+                problem = "the list has another file for the same project and namespace"
+                odd.append(OddRecord(name, problem, frozenset({one.project_id}), frozenset({one.namespace_id})))
+                continue
             known = files.setdefault(one.identifier, one)
             if (one.date_modified or _LONG_AGO) > (known.date_modified or _LONG_AGO):
                 files[one.identifier] = one

@@ -89,10 +89,13 @@ def test_an_archive_of_another_project_is_not_loaded_and_an_odd_record_may_be_of
     bench.serve("enwiki", 1)
     bench.serve("frwiki", record(1, "dewiki"), record(2, "dewiki"))
     bench.fake.records["?"] = {"version": "7"}
-    told = materialize([HOUR], "enwiki", "frwiki", "itwiki").failure
+    bench.serve("eswiki", 1)
+    bench.fake.records["e"] = bench.fake.records["eswiki_namespace_0"] | {"identifier": "e"}
+    told = materialize([HOUR], "enwiki", "eswiki", "frwiki", "itwiki").failure
+    assert "eswiki namespace 0 (e: the list has another file for the same project and namespace)" in told
     assert "It contains only records from other projects or namespaces, and none from frwiki namespace 0" in told
     assert "itwiki namespace 0 (record 3: identifier: Field required, and 3 more)" in told
-    states = {"enwiki": "loaded", "frwiki": "missing", "itwiki": "missing"}
+    states = {"enwiki": "loaded", "eswiki": "missing", "frwiki": "missing", "itwiki": "missing"}
     assert bench.states() == {(HOUR, project, 0): state for project, state in states.items()}
 
 

@@ -94,6 +94,7 @@ NEWER = {"date_modified": "2026-11-01T07:00:00Z"}
         ([{"identifier": None, "namespace": {"identifier": 14}}], [], set()),  # no other namespace is affected
         ([{"is_part_of": {"identifier": "../../../tmp/x"}}], [], {"../../../tmp/x", "enwiki"}),
         ([{}, {"version": "7"}], ["own"], {"enwiki"}),
+        ([{}, SHA | {"identifier": "x"}], ["own"], {"enwiki"}),
     ],
 )
 def test_records_that_contradict_one_another_are_left_out(client, fake, hour, record, changes, versions, left_out):

@@ -176,17 +176,21 @@ class Quota:
 Shown = Annotated[str, AfterValidator(lambda text: legible(text, 200))]
 
 
+#: Each counter is judged by itself: an unusable counter is retained, but is no reason to ignore the other counters.
+_Counter = Annotated[Count | Any, Field(union_mode="left_to_right")]
+
+
 class User(Record):
-    """The account as reported by the service (`POST /v1/get-user`)."""
+    """The account as reported by the service (`POST /v1/get-user`). `quotas` contains the usable counters."""
 
     username: Shown | None = None
     groups: Annotated[tuple[Shown, ...], Field(fail_fast=True)] | None = None
-    ondemand_requests_count: Count | None = None
-    ondemand_limit: Count | None = None
-    snapshot_requests_count: Count | None = None
-    snapshot_limit: Count | None = None
-    chunk_requests_count: Count | None = None
-    chunk_limit: Count | None = None
+    ondemand_requests_count: _Counter = None
+    ondemand_limit: _Counter = None
+    snapshot_requests_count: _Counter = None
+    snapshot_limit: _Counter = None
+    chunk_requests_count: _Counter = None
+    chunk_limit: _Counter = None
 
     @property
     def quotas(self) -> dict[str, Quota]:
@@ -196,6 +200,8 @@ class User(Record):
         found: dict[str, Quota] = {}
         for product in (name.removesuffix("_requests_count") for name in fields if name.endswith("_requests_count")):
             used, limit = counts.get(f"{product}_requests_count"), counts.get(f"{product}_limit")
+            if used is None and fields[f"{product}_requests_count"] is not None:
+                continue  # an unknown number of units has been used, so the remaining units are unknown
             if product.isidentifier() and (used, limit) != (None, None):
                 found[product] = Quota(used or 0, limit)
         return found

@@ -340,7 +340,7 @@ GET_USER = "/v1/get-user"
     [
         error_reply(400, "no"), error_reply(401, "Unauthorized"), error_reply(403, "Forbidden"),
         error_reply(404, "Not Found"), error_reply(422, "no"), error_reply(429, "Too Many Requests"),
-        error_reply(500, "no"), html_reply(404), json_reply({"chunk_limit": 10**30}), Reply(200, b"Jwt is expired"),
+        error_reply(500, "no"), html_reply(404), json_reply({"username": 10**30}), Reply(200, b"Jwt is expired"),
     ],
 )  # fmt: skip
 def test_a_snapshot_is_fetched_and_a_password_changed_by_an_unknown_account(client, fake, tmp_path, caplog, reply):

@@ -1,6 +1,7 @@
 """A redirect from an address that counts as public leads no download into the operator's network."""
 
 import socket
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -69,20 +70,10 @@ def test_where_the_service_is_its_files_may_be_but_a_store_that_redirects_is_not
     assert inside.requests == []
 
 
-@pytest.mark.parametrize(
-    ("address", "network"),
-    [
-        ("8.8.8.8", "public"), ("2606:4700:4700::1111", "public"), ("::ffff:8.8.8.8", "public"),
-        ("64:ff9b::808:808", "public"), ("169.254.169.254", "link-local"), ("fe80::1", "link-local"),
-        ("fe80::1%eth0", "link-local"), ("::ffff:169.254.169.254", "link-local"),
-        ("64:ff9b::a9fe:a9fe", "link-local"), ("2002:a9fe:a9fe::1", "link-local"), ("127.0.0.1", "loopback"),
-        ("127.255.255.254", "loopback"), ("::1", "loopback"), ("::ffff:127.0.0.1", "loopback"),
-        ("10.0.0.1", "private"), ("172.16.0.1", "private"), ("172.31.255.255", "private"), ("192.168.1.1", "private"),
-        ("100.64.0.1", "private"), ("0.0.0.0", "private"), ("::", "private"), ("fc00::1", "private"),
-        ("fd12:3456::1", "private"), ("224.0.0.1", "private"), ("ff02::1", "private"), ("255.255.255.255", "private"),
-        ("fec0::1", "private"),
-    ],
-)  # fmt: skip
+NETWORKS = [line.split() for line in Path(__file__).with_name("networks.txt").read_text().splitlines()]
+
+
+@pytest.mark.parametrize(("address", "network"), NETWORKS)
 def test_addresses_belong_to_networks(address, network):
     assert bounds.network_of(address) == network
 

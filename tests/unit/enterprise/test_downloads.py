@@ -60,8 +60,7 @@ def test_a_small_file_is_one_request_to_the_service_and_one_to_the_store(
     assert len(fake.store.requests) == 1
     assert (seen[0], sum(seen)) == (0, len(content))
     only_landed(target)
-    sidecar = Sidecar.read(target)
-    assert sidecar == Sidecar(NAME, batch.version, len(content), PATH + "/download", clock.now)
+    assert Sidecar.read(target) == Sidecar(NAME, batch.version, len(content), PATH + "/download", clock.now)
     assert "Signature" not in Sidecar.path(target).read_text()
     assert all("authorization" not in r.headers for r in fake.store.requests)
     assert fake.store.requests[0].headers["accept-encoding"] == "identity"

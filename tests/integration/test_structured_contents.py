@@ -14,6 +14,7 @@ from resources.datasets import STRUCTURED_ARTICLES
 from resources.engine import Engine
 from resources.lake import convert
 from resources.sandbox.world.structured import structured
+from resources.warehouse import QueryError
 from tests.brought import HOUR, Brought
 from tests.builds import close_all
 from tests.unit.lake.test_nothing_is_lost import normal_record, rebuilt, with_type
@@ -195,6 +196,13 @@ def test_each_derived_column_shows_its_part_of_a_page_also_under_the_names_of_be
     assert found == [[*row[:2], *row[3:]] for row in derived["article_links"]]
     found = [list(row) for row in library.ask("FROM page_sections('enwiki', 'Page_0')")]
     assert found == [[row[0], *row[2:4], *row[5:8]] for row in derived["sections"]]
+    for macro in ("page_links", "page_sections", "links_to"):
+        query = (
+            f"SELECT (SELECT count(*) > 0 FROM {macro}('enwiki', {{}}name)) FROM structured_articles AS page LIMIT 1"
+        )
+        assert library.ask(query.format("page.")) == [(macro != "links_to",)]
+        with pytest.raises(QueryError, match=f"An argument of {macro} is a column without the name of its table"):
+            library.ask(query.format(""))
 
 
 def test_forms_that_no_sample_has_are_asked_without_an_error(library):

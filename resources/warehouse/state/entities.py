@@ -78,6 +78,7 @@ SEMI JOIN (FROM winning WHERE is_update) AS winner USING (project_id, namespace_
 # The rule that computes `entities` from changes before a given time and the newest snapshot that was complete then.
 ENTITIES_AT = """
 CREATE MACRO main.entities_at(moment) AS TABLE
+WITH {captured}
 FROM ({rows})
 SEMI JOIN (
   FROM (
@@ -86,6 +87,7 @@ SEMI JOIN (
   )
   WHERE is_update
 ) AS winner USING (project_id, namespace_id, entity_id, event_at, source_at)
+WHERE (SELECT complaint IS NULL FROM captured)
 """
 
 

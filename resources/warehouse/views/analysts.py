@@ -13,6 +13,7 @@ import duckdb
 
 from resources import datasets, tables
 from resources.tables import entities, ledger, views
+from resources.tables.declaration import Macro
 from resources.warehouse.database import schema
 from resources.warehouse.database.schema import comments
 from resources.warehouse.database.sql import column_list, identifier, quoted, sql_type, statement, transaction
@@ -69,12 +70,25 @@ def questions() -> Iterator[str]:
             yield f"CREATE VIEW main.{identifier(table.name)} AS SELECT {column_list(table)} FROM (\n{query})"  # noqa: S608
             yield from comments(table, "VIEW")
     for macro in views.MACROS:
+        given = _given(macro)
         is_of_entities = macro is entities.ENTITIES_AT
-        yield with_rule(ENTITIES_AT, moment=macro.parameters[0]) if is_of_entities else _written(macro.name)
+        moment = macro.parameters[0]
+        yield with_rule(ENTITIES_AT, moment=moment, **given) if is_of_entities else _written(macro.name, **given)
         yield f"COMMENT ON MACRO TABLE main.{identifier(macro.name)} IS {quoted(macro.description)}"
 
 
-def _written(name: str) -> str:
+def _given(macro: Macro) -> dict[str, str]:
+    """Return the parts of a macro's SQL that refuse arguments which would become columns of the macro's own query."""
+    types = {column.name: sql_type(column.type) for table in datasets.tables() for column in table}
+    return {
+        "captured": statement("views/captured").strip(),
+        "macro": macro.name,
+        "hidden": ", ".join(f"CAST(NULL AS {kind}) AS {identifier(name)}" for name, kind in types.items()),
+        "parameters": ", ".join(macro.parameters),
+    }
+
+
+def _written(name: str, **given: str) -> str:
     """Return the SQL for a view or macro.
 
     `{complaints}` replaces every page column with a cast of the `complaint` string. A query of any column then fails
@@ -94,6 +108,7 @@ def _written(name: str) -> str:
         change_columns=column_list(LEAVING.table.narrow),
         complaints=", ".join(f"CAST(complaint AS {sql_type(c.type)}) AS {identifier(c.name)}" for c in tables.ARTICLES),
         mark="CASE WHEN event_id IS NULL THEN {row_digest} ELSE event_id END",
+        **given,
     )
 
 

@@ -10,9 +10,10 @@ QUALIFY row_number() OVER (
 
 -- name: changes_between
 CREATE MACRO main.changes_between(since, until) AS TABLE
+WITH {captured}
 SELECT *
 FROM article_changes
-WHERE event_at >= CAST(since AS TIMESTAMPTZ) AND event_at < CAST(until AS TIMESTAMPTZ)
+WHERE event_at >= CAST(since AS TIMESTAMPTZ) AND event_at < CAST(until AS TIMESTAMPTZ) AND (SELECT complaint IS NULL FROM captured)
 QUALIFY row_number() OVER (
   PARTITION BY {event}
   ORDER BY event_at DESC, version_id DESC, batch_hour, namespace_id
@@ -170,7 +171,8 @@ ORDER BY deleted_at DESC, project_id, article_id
 -- A number is a page id, a text a title. A title selects every page that has had it, and its deletes. If only another
 -- spelling of the title is known, the query fails and names it.
 CREATE MACRO main.article_history(project, page) AS TABLE
-WITH pages AS (
+WITH {captured},
+pages AS (
   SELECT DISTINCT article_id
   FROM (
     SELECT article_id, name FROM article_changes WHERE project_id = project
@@ -202,6 +204,8 @@ FROM (
 UNION ALL BY NAME
 SELECT {complaints}
 FROM (
+  FROM captured
+  UNION ALL
 {unmirrored}  UNION ALL
 {other_spelling})
 WHERE complaint IS NOT NULL

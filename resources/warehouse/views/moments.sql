@@ -78,11 +78,29 @@ HAVING is_newest OR count(hours.batch_hour) = date_diff('hour', kept.boundary_ho
     SELECT project_id FROM snapshots WHERE table_name = 'snapshot_articles'
   ) AS known
 
+-- name: captured
+-- DuckDB inserts an argument as an expression, so a column without its table's name would silently become a column of
+-- the macro's own query. In `given`, which reads no table, it is still the caller's column. In `hidden`, which has all
+-- names of columns, it is null. All other arguments are the same in both.
+given AS (SELECT row({parameters}) AS arguments),
+captured AS (
+  SELECT
+    CASE
+      WHEN row({parameters}) IS DISTINCT FROM given.arguments
+        THEN CAST(error(concat(
+          'An argument of {macro} is a column without the name of its table, so {macro} may take it for a column of its ',
+          'own. Write it with its table, for example page.name with FROM articles AS page.'
+        )) AS VARCHAR)
+    END AS complaint
+  FROM given, (SELECT {hidden}) AS hidden
+)
+
 -- name: articles_at
 -- The rule of the current articles for rows before a moment, with the newest snapshot that was complete by then. Before
 -- its newest event, a snapshot lacks pages that changed while it was created.
 CREATE MACRO main.articles_at(moment, project := NULL, inexact := false) AS TABLE
-WITH base AS (
+WITH {captured},
+base AS (
   SELECT project_id, namespace_id, boundary_at, source_at
   FROM snapshots
   WHERE table_name = 'snapshot_articles' AND newest_event_at < CAST(moment AS TIMESTAMPTZ)
@@ -129,6 +147,8 @@ WHERE project IS NULL OR page.project_id = project
 UNION ALL BY NAME
 SELECT {complaints}
 FROM (
+  FROM captured
+  UNION ALL
 {unmirrored}
   UNION ALL
 {inexact})
@@ -285,7 +305,8 @@ LEFT JOIN repaired ON pairs.project_id = repaired.project_id AND pairs.namespace
 -- The rule of `articles_at` for all hours at once. A page begins with its update, and ends with the next state of its
 -- title or the next update of its page. The base is the oldest snapshot at which the exact range can begin.
 CREATE MACRO main.project_size(project) AS TABLE
-WITH base AS (
+WITH {captured},
+base AS (
   SELECT one.project_id, one.namespace_id, one.source_at, one.whole_from, kept.boundary_at
   FROM (
 {exact_bases}) AS one
@@ -388,6 +409,8 @@ SELECT
   CAST(complaint AS BIGINT) AS size_bytes,
   CAST(complaint AS BIGINT) AS character_count
 FROM (
+  FROM captured
+  UNION ALL
 {unmirrored})
 WHERE complaint IS NOT NULL
 ORDER BY hour_at, namespace_id

@@ -48,6 +48,7 @@ SELECT
 -- name: find_article
 -- Titles are case-sensitive: if only another spelling of the title exists, the query fails and names it.
 CREATE MACRO main.find_article(project, title) AS TABLE
+WITH {captured}
 SELECT {columns}
 FROM articles
 WHERE project_id = project
@@ -63,6 +64,8 @@ WHERE project_id = project
 UNION ALL BY NAME
 SELECT {complaints}
 FROM (
+  FROM captured
+  UNION ALL
 {unmirrored}  UNION ALL
 {other_spelling})
 WHERE complaint IS NOT NULL
@@ -116,7 +119,8 @@ ORDER BY language_id, other.project_id, other.article_id
 -- A link names a title, which may be a redirect of the page. The address of the linking page shows the host of its
 -- project.
 CREATE MACRO main.links_to(project, title) AS TABLE
-WITH asked AS (
+WITH {captured},
+asked AS (
   SELECT DISTINCT known.article_id AS page_id
   FROM titles AS known
   WHERE known.project_id = project AND known.title = replace(title, '_', ' ')
@@ -181,6 +185,8 @@ FROM (
       END AS complaint
     FROM structured_articles AS page
     WHERE page.project_id = project
+    UNION ALL
+    FROM captured
   )
   WHERE complaint IS NOT NULL
 )
@@ -188,14 +194,16 @@ ORDER BY name, article_id, list_position(['infobox', 'section', 'reference'], or
 
 -- name: page_links
 CREATE MACRO main.page_links(project, title) AS TABLE
+WITH {captured}
 SELECT origin, position, url, text
 FROM article_links
-WHERE project_id = project AND name = replace(title, '_', ' ')
+WHERE project_id = project AND name = replace(title, '_', ' ') AND (SELECT complaint IS NULL FROM captured)
 ORDER BY list_position(['infobox', 'section', 'reference'], origin), position
 
 -- name: page_sections
 CREATE MACRO main.page_sections(project, title) AS TABLE
+WITH {captured}
 SELECT position, level, heading, text, link_count, citation_count
 FROM sections
-WHERE project_id = project AND name = replace(title, '_', ' ')
+WHERE project_id = project AND name = replace(title, '_', ' ') AND (SELECT complaint IS NULL FROM captured)
 ORDER BY position

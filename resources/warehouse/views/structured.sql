@@ -17,9 +17,10 @@ WHERE part ->> 'type' NOT IN ('infobox', 'section')
 
 -- name: infobox_values
 CREATE MACRO main.infobox_values(wanted) AS TABLE
+WITH {captured}
 SELECT project_id, article_id, name, infobox_name, heading, label, value, position
 FROM infobox_fields
-WHERE lower(label) = lower(wanted)
+WHERE lower(label) = lower(wanted) AND (SELECT complaint IS NULL FROM captured)
 
 -- name: sections
 -- Content of a section itself: its parts that are not sections. Only a part has a `value`, at any depth.

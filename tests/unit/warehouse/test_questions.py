@@ -2,6 +2,7 @@
 
 import re
 from datetime import timedelta
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -293,6 +294,19 @@ def test_title_in_another_case_suggests_those_that_exist(lake, publish, warehous
         assert warehouse.sql("SELECT article_id FROM find_article('enwiki', ?)", [spelt]).rows == [(1,)]
     assert warehouse.sql("SELECT name FROM find_article('enwiki', 'gone')").rows == []
     assert len(warehouse.sql("FROM article_history('enwiki', 'Gone')").rows) == 2
+
+
+def test_argument_that_a_macro_would_take_for_a_column_of_its_own_is_refused(lake, publish, warehouse):
+    publish([[lake.change(2, "B", 15)]], [[lake.change(1, "A", 20), lake.change(3, "C", 10)]])
+    pages = (
+        "articles JOIN project_state USING (project_id, namespace_id), (SELECT boundary_at, 'x' label FROM snapshots)"
+    )
+    for line in Path(__file__).with_name("arguments.txt").read_text().splitlines():
+        call, counts = line.split(" -> ")
+        query = f"SELECT (SELECT count(*) FROM {call}) FROM (FROM {pages}) AS page ORDER BY 1"
+        with pytest.raises(QueryError, match=r"is a column without the name of its table|Ambiguous reference"):
+            warehouse.sql(query.format(""))
+        assert str([count for (count,) in warehouse.sql(query.format("page.")).rows]) == counts, call
 
 
 def test_queries_with_parameters_are_described(ask):

@@ -9,7 +9,8 @@ from resources.tables import Column, Table
 _TITLE = "# Data dictionary\n"
 
 _HEAD = """\
-The DuckDB file holds the same descriptions as comments: `DESCRIBE`, `duckdb_tables()` and `duckdb_columns()` show them.
+The DuckDB file holds the same descriptions as comments, which `duckdb_tables()`, `duckdb_views()` and
+`duckdb_columns()` show. It does not have the columns marked *only in the lake*, which are in the Parquet files.
 
 *From* is the path of the value in the service's record. Columns without a path are computed by the pipeline. Times are
 in UTC.
@@ -110,15 +111,30 @@ def _section(table: Table, declared: Sequence[Table], files: Mapping[str, str]) 
         text += f"\n{others} {len(table.columns) - len(own)} columns match those of [`{base.name}`]({link})"
         missing = [f"`{column.name}`" for column in base if column.name not in {one.name for one in table}]
         text += f"; `{base.name}` also has {', '.join(missing)}.\n" if missing else ".\n"
+    absent, shown_by = _in_lake(table)
+    if absent:
+        named = ", ".join(f"`{column.name}`" for column in table if column.name in absent)
+        text += f"\nOnly in the lake: {named}."
+        text += f" In DuckDB, see [`{shown_by}`]({files.get(shown_by, '')}#{shown_by}).\n" if shown_by else "\n"
     if own:
-        rows = "\n".join(_row(column) for column in own)
+        rows = "\n".join(_row(column, is_absent=column.name in absent) for column in own)
         text += f"\n| column | type | meaning | from |\n|---|---|---|---|\n{rows}\n"
     return text
 
 
-def _row(column: Column) -> str:
+def _in_lake(table: Table) -> tuple[frozenset[str], str | None]:
+    """Return the columns that only the table's lake files have, and the name of the view that shows these columns."""
+    if table not in (dataset.table for dataset in datasets.datasets()):
+        return frozenset(), None
+    views = dict.fromkeys(one.bodies for one in datasets.datasets() if one.bodies is not None)
+    own = [one.bodies for one in datasets.datasets() if one.table is table and one.bodies is not None]
+    return table.bodies, next((view.name for view in (*own, *views) if table.bodies <= view.bodies), None)
+
+
+def _row(column: Column, *, is_absent: bool) -> str:
     kind = str(column.type).replace("|", "\\|")
     source = f"`{column.path}`" if column.path else ""
     cast = f", sent as {column.wire}" if column.wire is not None else ", any JSON" if column.json else ""
     null = "" if column.required else ", may be null"
-    return f"| `{column.name}` | {kind}{cast}{null} | {column.description} | {source} |"
+    place = ", only in the lake" if is_absent else ""
+    return f"| `{column.name}` | {kind}{cast}{null}{place} | {column.description} | {source} |"

@@ -27,7 +27,7 @@ from pipelines.operations import run as runs
 from pipelines.operations.drop_project import drop_project
 from pipelines.process import interrupts
 from pipelines.report import dictionary, status
-from resources import connection, remote, storage
+from resources import connection, datasets, remote, storage
 from resources.adapters import ConfiguredEngine
 from resources.data_folder import claim, ui_lock
 from resources.datasets import ENTITY_CHANGES, SNAPSHOT_ARTICLES, STRUCTURED_ARTICLES
@@ -151,6 +151,16 @@ def test_status_and_dictionary(mirror, answers, monkeypatch):
     answers("status")
     assert {path.name for path in pages.iterdir()} == dictionary.pages().keys()
     assert CliRunner().invoke(cli.wme, ["dictionary"]).stdout == dictionary.render()
+    columns_of = {table.name: {column.name for column in table} for table in datasets.tables()}
+    columns = "SELECT table_name, list(column_name) FROM duckdb_columns() WHERE schema_name = 'main' GROUP BY ALL"
+    published = {table: set(names) for table, names in mirror.warehouse.sql(columns).rows}
+    for section in dictionary.render().split("\n## ")[1:]:
+        name, lines = section.split("\n", 1)
+        rows = dict(re.findall(r"(?m)^\| `(\w+)` \| (.*?) \|", lines))
+        assert {one for one in rows if not rows[one].endswith("only in the lake")} == rows.keys() & published[name]
+        told, view = (*re.findall(r"(?m)^Only in the lake: (.*)\. In DuckDB, see \[`(.*)`\]", lines), ("", name))[0]
+        named = set(re.findall(r"\w+", told))
+        assert (columns_of[name] - named, named - published[view]) == (published[name], set())
 
 
 def test_each_card_of_the_report(mirror, answers, monkeypatch):

@@ -3,6 +3,7 @@
 import csv
 import functools
 import json
+import math
 import sys
 from datetime import UTC, date, datetime, time
 from pathlib import Path
@@ -124,7 +125,7 @@ def sql(*, query: str | None, form: str, allow_files: bool, limit: int) -> None:
     answer = Warehouse(read_data()).sql(text, is_confined=not allow_files)
     if form == "json":
         for row in answer.rows:
-            terminal.echo(json.dumps(dict(zip(answer.columns, row, strict=True)), ensure_ascii=False, default=_plain))
+            terminal.echo(_json(dict(zip(answer.columns, row, strict=True))))
     elif form == "csv":
         # programs need the exact bytes, but a terminal must not receive control characters
         shown = SimpleNamespace(write=lambda text: terminal.echo(text, nl=False)) if sys.stdout.isatty() else sys.stdout
@@ -137,6 +138,19 @@ def sql(*, query: str | None, form: str, allow_files: bool, limit: int) -> None:
             terminal.OUT.print(f"Showing {limit:,} of {len(answer.rows):,} rows. Raise --limit to see more.")
 
 
+def _json(value: Any) -> str:
+    return json.dumps(_finite(value), ensure_ascii=False, default=_plain, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    """Replace NaN and infinite numbers, which JSON does not have, with the strings NaN, Infinity and -Infinity."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return json.dumps(value)
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value
+
+
 def _plain(value: Any) -> str:
     if isinstance(value, date | time):
         return value.isoformat()
@@ -146,8 +160,8 @@ def _plain(value: Any) -> str:
 def _cell(value: Any) -> Any:
     """Return a value for a CSV file, with lists and structs as JSON and times in ISO 8601."""
     if isinstance(value, list | dict):
-        return json.dumps(value, ensure_ascii=False, default=_plain)
-    return _plain(value) if isinstance(value, date | time | bytes) else value
+        return _json(value)
+    return _plain(value) if isinstance(value, date | time | bytes) else _finite(value)
 
 
 @click.command()

@@ -73,6 +73,17 @@ def value_text(value: Any, column: str = "") -> str:
     return printable(str(value))
 
 
+def exact_text(value: Any, column: str = "") -> str:
+    """Format one value like `value_text`, but with six significant digits of a float, and with microseconds."""
+    if isinstance(value, datetime) and value.microsecond:
+        return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+    if isinstance(value, float):
+        # two decimals show at least six digits of a large number, and of others that have no more decimals
+        is_whole = abs(value) >= 1e3 or float(f"{value:.6g}") == round(value, 2)
+        return f"{value:,.2f}" if is_whole and abs(value) < 1e15 else f"{value:.6g}"
+    return value_text(value, column)
+
+
 def printable(text: str) -> str:
     """Escape control characters, direction overrides and lone surrogates."""
     if text.isprintable():

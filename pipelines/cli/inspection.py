@@ -16,7 +16,7 @@ from pipelines.cli import terminal
 from pipelines.cli.terminal import HOUR, hours_option
 from resources import files
 from resources.errors import clause
-from resources.formatting import counted, size_text, value_text
+from resources.formatting import counted, exact_text, size_text, value_text
 from resources.settings import Settings, read_data
 from resources.settings import read as read_settings
 from resources.tables import HourState
@@ -133,7 +133,7 @@ def sql(*, query: str | None, form: str, allow_files: bool, limit: int) -> None:
         writer.writerow(answer.columns)
         writer.writerows([_cell(value) for value in row] for row in answer.rows)
     elif answer.columns:
-        terminal.show(answer.columns, answer.rows[:limit])
+        terminal.show(answer.columns, answer.rows[:limit], text=exact_text)
         if len(answer.rows) > limit:
             terminal.OUT.print(f"Showing {limit:,} of {len(answer.rows):,} rows. Raise --limit to see more.")
 

@@ -123,7 +123,7 @@ def progress() -> Iterator[Reporter]:
         yield bar
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
+def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], text: Callable[[Any, str], str] = value_text) -> Table:
     """Build a table. Numbers are right-aligned and have thousands separators unless they are identifiers."""
     rows = [list(row) for row in rows]
     drawn = Table(header_style="bold", box=None, pad_edge=False)
@@ -131,19 +131,26 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
         numeric = bool(rows) and all(
             isinstance(row[number], int | float | Decimal) or row[number] is None for row in rows
         )
-        short = all(len(value_text(row[number], column)) < _READABLE for row in rows)
+        short = all(len(text(row[number], column)) < _READABLE for row in rows)
         drawn.add_column(
             Text(printable(column)), justify="right" if numeric else "left", overflow="fold", no_wrap=short
         )
     for row in rows:
-        drawn.add_row(*(Text(value_text(value, column)) for column, value in zip(columns, row, strict=True)))
+        drawn.add_row(*(Text(text(value, column)) for column, value in zip(columns, row, strict=True)))
     return drawn
 
 
 def show(
-    columns: Sequence[str], rows: Sequence[Sequence[Any]], *, spare: Sequence[str] = (), varying: Sequence[str] = ()
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    *,
+    spare: Sequence[str] = (),
+    varying: Sequence[str] = (),
+    text: Callable[[Any, str], str] = value_text,
 ) -> None:
     """Print rows as a table if it fits the terminal width. Otherwise, print one line per value.
+
+    `text` formats a value of a column.
 
     Columns in `spare` are removed in the given order until the table fits. Columns in `varying` are removed if all rows
     have the same value.
@@ -153,7 +160,7 @@ def show(
     left_out = [place for place in map(columns.index, spare) if place in places]
     for count in range(len(left_out) + 1):
         shown = [place for place in places if place not in left_out[:count]]
-        drawn = table([columns[n] for n in shown], [[row[n] for n in shown] for row in rows])
+        drawn = table([columns[n] for n in shown], [[row[n] for n in shown] for row in rows], text)
         # minimum width at which short cells are complete and long cells are readable
         widths = [max(cell_len(str(cell)) for cell in (one.header, *one.cells)) for one in drawn.columns]
         widths = [n if one.no_wrap else min(n, _READABLE) for n, one in zip(widths, drawn.columns, strict=True)]
@@ -164,7 +171,7 @@ def show(
     for number, row in enumerate(rows, 1):
         OUT.print(Text(f"row {number}", style="bold"))
         for n in places:
-            OUT.print(Text(f"{printable(columns[n]):<{width}}  {value_text(row[n], columns[n])}"), soft_wrap=True)
+            OUT.print(Text(f"{printable(columns[n]):<{width}}  {text(row[n], columns[n])}"), soft_wrap=True)
 
 
 def hour(value: str) -> datetime:

@@ -68,7 +68,7 @@ HAVING is_newest OR count(hours.batch_hour) = date_diff('hour', kept.boundary_ho
       WHEN project IS NOT NULL AND NOT coalesce(bool_or(known.project_id = project), false)
         THEN CAST(error(concat(
           'The project ', project, ' is not mirrored here. ',
-          'The nearest name is ' || arg_max(known.project_id, jaro_winkler_similarity(known.project_id, project)) || '. ',
+          'The nearest name is ' || arg_max(known.project_id, jaro_winkler_similarity(lower(known.project_id), lower(project))) || '. ',
           'SELECT DISTINCT project_id FROM hours lists those that are.'
         )) AS VARCHAR)
     END AS complaint

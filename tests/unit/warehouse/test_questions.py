@@ -255,7 +255,7 @@ def test_the_page_about_the_mirror_asks_for_changes_gaps_and_edits(lake, warehou
 
 
 def test_a_project_that_is_not_mirrored_is_an_error_whatever_is_asked(lake, publish, warehouse):
-    publish([[lake.change(1, "A", 1)]])
+    publish([{"enwiki": [lake.change(1, "A", 1)], "aawiki": [lake.change(2, "B", 1)]}])
     said = r"The project enwki is not mirrored here\. The nearest name is enwiki\. SELECT DISTINCT"
     with warehouse.connect_published() as connection:
         for macro in (
@@ -266,8 +266,9 @@ def test_a_project_that_is_not_mirrored_is_an_error_whatever_is_asked(lake, publ
         ):
             assert len(connection.execute(f"FROM {macro}".format("'enwiki'")).fetchall()) == 1
             for query in ("SELECT count(*) FROM {}", "SELECT url FROM {} WHERE article_id = 1 AND name = 'A' LIMIT 1"):
-                with pytest.raises(QueryError, match=said):
-                    warehouse.sql(query.format(macro.format("'enwki'")))
+                for asked in ("enwki", "ENWIKI"):
+                    with pytest.raises(QueryError, match=said.replace("enwki", asked)):
+                        warehouse.sql(query.format(macro.format(f"'{asked}'")))
 
 
 def test_a_project_of_which_there_is_a_snapshot_alone_is_mirrored_and_before_there_is_no_nearest_one(lake, ask):

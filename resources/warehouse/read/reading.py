@@ -35,7 +35,7 @@ _TABLE_FUNCTIONS = (
 )
 #: DuckDB types whose values Arrow or Python would change.
 _AS_TEXT = re.compile(r"\b(BIGNUM|BIT|INTERVAL|TIME WITH TIME ZONE|TIME_NS|TIMESTAMP_NS|UHUGEINT|VARIANT)\b")
-_EXPLAIN = re.compile(r"\s*EXPLAIN(\s+ANALYZE)?\b", re.IGNORECASE)
+_EXPLAIN = re.compile(r"\s*EXPLAIN\b(\s+ANALYZE\b|\s*\(\s*(ANALYZE|FORMAT)\b[\w\s,']*\))?", re.IGNORECASE)
 
 
 def of_projects() -> list[str]:

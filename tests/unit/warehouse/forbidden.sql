@@ -45,3 +45,5 @@ DELETE FROM lookups
 SET enable_external_access = true
 SET lock_configuration = false
 USE memory
+EXPLAIN (ANALYZE, FORMAT json) FROM read_text('{outside}/secret.txt')
+EXPLAIN (FORMAT json, ANALYZE) WITH t AS ({write}) FROM t

@@ -83,7 +83,8 @@ def test_queries_are_answered(mirror):
         confine(connection, [(mirror.data / "lake").resolve()])
         for query, expected in ANSWERED:
             assert rows(connection, query) == expected, query
-    explained = ("EXPLAIN FROM articles", "explain analyze FROM articles")
+    options = ("", " (FORMAT json)", " analyze", "(Analyze, format 'json')")
+    explained = (f"EXPLAIN{option} FROM articles" for option in options)
     for query in ("SHOW TABLES", "DESCRIBE articles", "SUMMARIZE articles", *explained):
         assert mirror.sql(query, is_confined=True).rows
     exact = {"INTERVAL 25 HOUR a": "25:00:00", "[BIT '10']": "[10]", "'9'::BIGNUM": "9", "'[1]'::JSON::VARIANT": "[1]"}

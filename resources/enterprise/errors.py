@@ -5,8 +5,10 @@ URL. Messages are at most `LONGEST_MESSAGE` characters long, and control charact
 removes secrets from all other text that leaves the client.
 """
 
+import json
 import re
 from typing import Final
+from urllib.parse import quote, quote_plus
 
 from resources import errors
 from resources.formatting import legible
@@ -30,12 +32,19 @@ class Redactor:
         self._known: frozenset[str] = frozenset()
 
     def learn(self, *secrets: str | None) -> None:
-        self._known |= {s for s in secrets if s and len(s) >= _SHORTEST_SECRET}
+        self._known |= {form for s in secrets if s and len(s) >= _SHORTEST_SECRET for form in _forms(s)}
 
     def clean(self, text: str) -> str:
         for secret in sorted(self._known, key=len, reverse=True):
             text = text.replace(secret, _HIDDEN)
         return _JWT.sub(_HIDDEN, _BEARER.sub(rf"\1{_HIDDEN}", without_queries(text)))
+
+
+def _forms(secret: str) -> set[str]:
+    """Return a secret as it appears in text: unmodified, in JSON, and in a URL or a form."""
+    in_json = (json.dumps(secret, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False))
+    in_urls = (escape(secret, safe, errors="replace") for escape, safe in ((quote, "/"), (quote, ""), (quote_plus, "")))
+    return {secret, *in_json, *in_urls}
 
 
 def without_queries(text: str) -> str:

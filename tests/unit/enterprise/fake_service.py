@@ -12,7 +12,7 @@ from functools import partial
 from resources.enterprise import Service
 from tests.unit.enterprise.loopback import Loopback, Reply, error_reply, json_reply
 
-PASSWORD = "PassPhrase-Kept-Secret-1!"
+PASSWORD = 'PassPhrase-Kept-"Sécret\\1"!'
 USERNAME = "mirror"
 FRENCH = {"name": "Wikipédia", "identifier": "frwiki", "url": "https://fr.wikipedia.org", "code": "wiki"}
 #: Records as the service sends them.

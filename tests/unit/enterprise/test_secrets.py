@@ -120,8 +120,9 @@ def test_no_secret_in_any_log_or_exception(failure, make_client, fake, hour, con
 def test_redaction_leaves_ordinary_words_alone():
     redactor = Redactor()
     redactor.learn("abc", None, "hunter-2", "hunter-2-secret")
-    redactor.learn("204815")  # a confirmation code
-    assert redactor.clean("The code 204815 has expired.") == "The code [hidden] has expired."
+    redactor.learn("204815", 'a "/éx', "\ud800" * 6)  # a confirmation code, and passwords
+    for form in ["204815", 'a \\"/éx', r"a \"/\u00e9x", "a%20%22/%C3%A9x", "a%20%22%2F%C3%A9x", "a+%22%2F%C3%A9x"]:
+        assert redactor.clean(f"The code {form} has expired.") == "The code [hidden] has expired."
     text = "abc {} enwiki_namespace_0.tar.gz 1.2.3 really? See https://h/p?{} and Bearer {}"
     told = without_any_query("GET /x?a=1 of eyJhbGciOiJub.eyJzdWIiOiIx.SflKxwRJSM")
     assert told == "GET /x?[hidden] of [hidden]"

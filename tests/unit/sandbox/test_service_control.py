@@ -180,9 +180,7 @@ LONG = ["accounts " + "[" * 100_000, "faults " + '{"a":' * 100_000, "faults " + 
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
-    [*refused("control requests"), *((one, "") for one in LONG)],
-    ids=lambda value: value[:60],
+    ("asked", "message"), [*refused("control requests"), *((one, "") for one in LONG)], ids=lambda value: value[:60]
 )
 def test_what_cannot_be_read_is_a_422_and_changes_nothing(client, asked, message):
     path, text = asked.split(" ", 1)

@@ -13,11 +13,12 @@ import dagster as dg
 from pydantic import BaseModel, Field
 
 from assets import layers
-from assets.describe import as_failure, failure, run_config
+from assets.describe import as_failure, failure, run_config, sentence
 from assets.steps import lookup
 from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource, run_fields
 from resources.datasets import LOOKUPS
 from resources.enterprise.errors import ServiceUnavailable
+from resources.lake import LakeError
 from resources.lake.journal import Asked
 from resources.settings.types import LARGEST
 from resources.tables import Purpose
@@ -58,7 +59,7 @@ def lookups(
     with as_failure(), lookup.alone(layout), engine.converter(lake) as converter:
         bodies = lake.bodies_of(LOOKUPS)
         # load the paid responses of a killed run before any request
-        rows = lookup.load(layout, store, converter, workers, bodies)
+        rows, unusable = lookup.load(layout, store, converter, workers, bodies)
         watched = lookup.read_watchlist(enterprise.settings.watchlist)
         enterprise.settings.check()
         budget = lookup.Budget(layout.root, enterprise.settings.lookups_per_day, _now)
@@ -69,7 +70,8 @@ def lookups(
             with enterprise.client(ANSWER_SECONDS) as client:
                 left = lookup.units_left(client)
                 found, missing, failures = lookup.ask(wanted[:left], client, layout, budget, workers, _now)
-            rows += lookup.load(layout, store, converter, workers, bodies)
+            more, unusable = lookup.load(layout, store, converter, workers, bodies)
+            rows += more
     metadata = {
         "wanted": len(wanted),
         "found": found,
@@ -82,13 +84,18 @@ def lookups(
     keys = layers.own(context.selected_asset_keys)
     for key in layers.keys(LOOKUPS):
         yield dg.MaterializeResult(asset_key=keys[key], metadata=metadata)
+    told = ""
+    if unusable:
+        told = f"Some stored responses could not be loaded. All other responses are loaded. {sentence(unusable[0])}"
     if failures:
         raise failure(
             ServiceUnavailable(
                 "Some pages could not be looked up. Received responses are kept. The next run requests the remaining "
-                f"pages. {failures[0]}"
+                f"pages. {failures[0]} {told}".strip()
             )
         )
+    if unusable:
+        raise failure(LakeError(told))
 
 
 def reconcile(

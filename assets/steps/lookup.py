@@ -11,16 +11,18 @@ from contextlib import AbstractContextManager
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from pydantic import BaseModel, NonNegativeInt, TypeAdapter
+from pydantic import BaseModel, NonNegativeInt, TypeAdapter, ValidationError
 
-from assets.steps.converting import convert_archives
+from assets.steps.converting import attempts
 from resources import files
 from resources.datasets import LOOKUPS
 from resources.engine import Engine
-from resources.enterprise import EnterpriseClient, Filter, Query
-from resources.enterprise.errors import EnterpriseError, NotFound
+from resources.enterprise import EnterpriseClient, Filter, Listing, Query
+from resources.enterprise.errors import EnterpriseError, NotFound, UnexpectedAnswer
+from resources.enterprise.listing import shape_problem
+from resources.enterprise.models import NamespaceReference, ProjectReference, Record
 from resources.errors import MirrorError, ends_run
-from resources.lake import Converter, Layout, digest_of, journal
+from resources.lake import Archive, Converter, Layout, digest_of, journal
 from resources.lake.journal import Asked, Journals
 from resources.remote import RemoteWorkers
 from resources.tables import Purpose
@@ -50,6 +52,15 @@ class _Spent(BaseModel):
 
 
 _SPENT = TypeAdapter(_Spent)
+
+
+class _Page(BaseModel):
+    name: str
+    is_part_of: ProjectReference
+    namespace: NamespaceReference
+
+
+_PAGE = TypeAdapter(_Page)
 
 
 class Budget:
@@ -172,8 +183,7 @@ def ask(
                 listing = client.lookups.articles(
                     asked.name, Query(filters=(Filter("is_part_of.identifier", asked.project_id),), limit=1)
                 )
-                # the unmodified record in an array of one element
-                record = listing.raw.strip().removeprefix(b"[").removesuffix(b"]").strip()
+                record = _record_of(asked, listing)
             except NotFound:
                 record = None
             journals.add(asked, looked_up_at, record)
@@ -189,17 +199,61 @@ def ask(
     return found.count(True), found.count(False), list(failures)
 
 
+def _record_of(asked: Asked, listing: Listing[Record]) -> bytes:
+    """Return the unmodified record in a response. Raises UnexpectedAnswer if the record is not the requested page.
+
+    Titles are compared as the service compares them: exactly, with `_` as a space, and without resolving redirects.
+    """
+    # the record in an array of one element
+    raw, count = listing.raw.strip().removeprefix(b"[").removesuffix(b"]").strip(), len(listing) + len(listing.odd)
+    problem = "" if count == 1 else f"it contains {count} records instead of one"
+    if not problem:
+        try:
+            page = _PAGE.validate_json(raw)
+        except ValidationError as error:
+            problem = shape_problem(error)
+        else:
+            project, number = page.is_part_of.identifier, page.namespace.identifier
+            if project != asked.project_id:
+                problem = f"it contains a page of {project}"
+            elif page.name.replace("_", " ") != asked.name.replace("_", " "):
+                problem = f"it contains the page {page.name[:100]!r}"
+            elif not 0 <= number < 10**9 or asked.namespace_id not in {0, number}:
+                problem = f"it contains a page of namespace {number}"
+    if problem:
+        raise UnexpectedAnswer(
+            f"The response to the lookup of {asked.name!r} in {asked.project_id} was not used: {problem}. The "
+            "lookup cost one unit. Check the configured service addresses. If they are correct, the service's API has "
+            "changed."
+        )
+    return raw
+
+
 def load(
     layout: Layout, warehouse: Warehouse, converter: Converter | RemoteWorkers, engine: Engine, bodies: frozenset[str]
-) -> int:
-    """Load all pending responses into DuckDB, including responses from killed runs, and return the number of rows.
+) -> tuple[int, list[MirrorError]]:
+    """Load all pending responses into DuckDB, including responses from killed runs.
 
-    If an archive cannot be converted, nothing is loaded.
+    Return the number of rows, and the errors of files that cannot be used. Such files do not affect other files.
     """
-    journal.pack(layout)
+    errors: list[MirrorError] = []
+    archives: list[Archive] = []
+    try:
+        journal.pack(layout)
+    except files.UnusableFileError as error:
+        errors.append(error)
+    try:
+        for archive in journal.archives(layout):
+            archives.append(archive)  # noqa: PERF402  the archives before an error are kept
+    except files.UnusableFileError as error:
+        errors.append(error)
     known, longest = warehouse.lookup_digests(), converter.record_bytes_max
-    archives = [
-        one for one in journal.archives(layout) if (one.source_at, digest_of(one, bodies, longest)) not in known
-    ]
-    conversions = convert_archives("the lookups", archives, layout, bodies=bodies, converter=converter, engine=engine)
-    return warehouse.load_lookups(conversions) if conversions else 0
+    pending = [one for one in archives if (one.source_at, digest_of(one, bodies, longest)) not in known]
+    outcomes = attempts("the lookups", pending, layout, bodies=bodies, converter=converter, engine=engine)
+    for outcome in outcomes:
+        if isinstance(outcome.error, MirrorError) and not ends_run(outcome.error):
+            errors.append(outcome.error)
+        else:
+            outcome.unwrap()
+    conversions = [outcome.result for outcome in outcomes if outcome.result is not None]
+    return warehouse.load_lookups(conversions) if conversions else 0, errors

@@ -220,7 +220,8 @@ def load_archived(
                     loads.attempt(f"{dataset.name} {hour_text(hour)} UTC", load_hour, dataset, hour)
         if only is None:
             with lookup.alone(layout):
-                lookup.load(layout, store, converter, loads.engine, lake.bodies_of(LOOKUPS))
+                _, unusable = lookup.load(layout, store, converter, loads.engine, lake.bodies_of(LOOKUPS))
+            loads.done.failures += [f"{LOOKUPS.name}: {sentence(error)}" for error in unusable]
     # only the stream has these changes
     loads.attempt("visibility changes", store.keep_visibility_changes)
     return loads.done

@@ -7,6 +7,7 @@ and drops incomplete last lines.
 
 import json
 import os
+import re
 import tarfile
 import threading
 from collections.abc import Iterator
@@ -28,12 +29,15 @@ from resources.tables import Purpose
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _SUFFIX = ".ndjson"
+_IDENTIFIER = r"[A-Za-z0-9][A-Za-z0-9_.-]*_namespace_[0-9]{1,9}"
+#: Name of a journal: the identifier of its archive, and the start time of its run in microseconds.
+_NAME = re.compile(rf"({_IDENTIFIER})\.([0-9a-f]{{1,14}})\.ndjson")
 
 
 class _Note(BaseModel):
     """Content of a packed archive's JSON sidecar file."""
 
-    identifier: Annotated[str, Field(pattern=r"\A[A-Za-z0-9][A-Za-z0-9_.-]*_namespace_[0-9]{1,9}\z")]
+    identifier: Annotated[str, Field(pattern=rf"\A{_IDENTIFIER}\z")]
     version: Annotated[str, Field(pattern=r"\A[0-9a-f]{32}\z")]
     source_at: AwareDatetime
 
@@ -65,7 +69,10 @@ class Journals:
         self._lock = threading.Lock()
 
     def add(self, asked: Asked, looked_up_at: datetime, record: bytes | None) -> None:
-        """Store a response durably. The response is the record as JSON, or None if the service has no such page."""
+        """Store a response durably. The response is the record as JSON, or None if the service has no such page.
+
+        The caller has verified that the record belongs to the requested project and has a valid namespace.
+        """
         lookup = {
             "name": asked.name,
             "at": looked_up_at.isoformat(),
@@ -95,33 +102,56 @@ class Journals:
 
 
 def pack(layout: Layout) -> None:
-    """Pack all existing journals into archives. The journals must not be open in another run."""
+    """Pack all existing journals into archives. The journals must not be open in another run.
+
+    Raises UnusableFileError for the first unusable journal, after packing all other journals.
+    """
+    errors = []
     for _, folder in hour_folders(layout.archive / LOOKUPS.archive):
         for journal in sorted(folder.glob(f"*{_SUFFIX}")):
-            _pack(layout.root, journal)
+            try:
+                _pack(layout.root, journal)
+            except files.UnusableFileError as error:
+                errors.append(error)
+    if errors:
+        raise errors[0]
 
 
 def archives(layout: Layout) -> Iterator[Archive]:
-    """Yield the archives of all runs, ordered by run start time."""
-    found = []
+    """Yield the archives of all runs, ordered by run start time.
+
+    Raises UnusableFileError for the first unusable archive, after yielding all other archives.
+    """
+    found, errors = [], []
     for _, folder in hour_folders(layout.archive / LOOKUPS.archive):
-        for note in folder.glob("*.tar.gz.json"):
-            told = files.read_json(note, _NOTE)
-            project, _, namespace = told.identifier.rpartition("_namespace_")
-            found.append(
-                Archive(
-                    note.with_suffix(""),
-                    *(told.identifier, told.version, None, project, int(namespace)),
-                    source_at=told.source_at,
-                    dataset=LOOKUPS,
-                )
-            )
+        for note in sorted(folder.glob("*.tar.gz.json")):
+            try:
+                found.append(_archive(note))
+            except files.UnusableFileError as error:
+                errors.append(error)
     yield from sorted(found, key=lambda one: (one.source_at, one.identifier))
+    if errors:
+        raise errors[0]
+
+
+def _archive(note: Path) -> Archive:
+    told, path = files.read_json(note, _NOTE), note.with_suffix("")
+    if not path.exists():
+        raise files.UnusableFileError(
+            f"The archive of lookup responses {path} is missing. Restore the file from a backup, or remove {note.name}."
+        )
+    project, _, namespace = told.identifier.rpartition("_namespace_")
+    place = told.identifier, told.version, None, project, int(namespace)
+    return Archive(path, *place, source_at=told.source_at, dataset=LOOKUPS)
 
 
 def _pack(root: Path, journal: Path) -> None:
     """Pack a journal's complete lines into an archive with reproducible bytes, and remove the journal."""
-    identifier, micros, _ = journal.name.split(".")
+    if (named := _NAME.fullmatch(journal.name)) is None:
+        raise files.UnusableFileError(
+            f"{journal} does not have the name of a journal of lookup responses, so it was not loaded. Remove the file."
+        )
+    identifier, micros = named.groups()
     source_at = _EPOCH + int(micros, 16) * _MICROSECOND
     with files.opened(journal, follow=False) as lines:
         size = sum(len(line) for line in lines if line.endswith(b"\n"))

@@ -129,6 +129,14 @@ def test_a_run_spends_no_more_lookups_than_it_may(mirror, tmp_path):
         mirror.typed = {"ops": {"look_up": {"config": {} if most is None else {"most_lookups": most}}}}
         told = mirror.run("lookups").metadata["archive/lookups", None]
         assert (told["budget_left"], told["rows"]) == (left, rows)
+    odd = next(mirror.layout.archive.glob("lookups/*/*/*.gz")).with_name("x.ndjson")
+    odd.touch()
+    Journals(mirror.layout, moment).add(Asked("enwiki", 14, "Left", Purpose.WATCH), moment, None)
+    made = mirror.run("lookups")
+    assert made.metadata["archive/lookups", None]["rows"] == 1
+    assert made.sentence.startswith(
+        f"Some stored responses could not be loaded. All other responses are loaded. {odd} "
+    )
 
 
 def again(mirror, hour, *selection):

@@ -67,7 +67,7 @@ class Repairs:
 
     def load(self):
         with Converter(workers=1, memory_bytes=400 << 20) as converter:
-            return lookup.load(self.layout, self.warehouse, converter, Engine(), LOOKUPS.table.bodies)
+            return lookup.load(self.layout, self.warehouse, converter, Engine(), LOOKUPS.table.bodies)[0]
 
     def run(self, watched=()):
         """Load what is there, look up what is wanted, and load that; returns what was wanted."""

@@ -4,6 +4,7 @@ import json
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 from unittest.mock import MagicMock, Mock, call
 
 import pytest
@@ -21,6 +22,9 @@ from resources.lake.journal import Asked, Journals
 from resources.settings import Settings
 from resources.tables import Purpose
 from resources.warehouse import Row, Warehouse
+from tests.unit.assets.conftest import record
+from tests.unit.enterprise.conftest import HOUR
+from tests.unit.enterprise.loopback import Reply
 from tests.unit.test_files import done
 
 __all__ = ["done"]  # a fixture
@@ -82,6 +86,27 @@ def test_a_lookup_names_its_project_and_a_disk_that_is_full_is_no_missing_page(b
     client.lookups.articles.side_effect = UnreachableError("Lost.")
     lookup.ask(wanted * 3, client, bench.layout, more := Budget(bench.data, 99, lambda: NOW), bench.engine, lambda: NOW)
     assert more.left >= 99 - 5 - bench.engine.workers
+
+
+def test_an_odd_answer_costs_its_page_alone_and_an_odd_file_nothing_but_itself(bench):
+    odd = [line.split(" => ") for line in Path(__file__).with_name("odd_pages.txt").read_text().splitlines()]
+    wanted = [Asked("enwiki", 14, f"A_page_{number}", Purpose.WATCH) for number in range(len(odd) + 2)]
+    good = [json.dumps([record(1, name=f"A page {len(odd)}", namespace={"identifier": 14})]), ""]
+    for asked, (answer, _) in zip(wanted, [*odd, good], strict=False):
+        bench.fake.script(f"/v2/articles/{asked.name}", Reply(200, answer.replace("NAME", asked.name).encode()))
+    how = bench.layout, Budget(bench.data, 99, lambda: HOUR), bench.engine, lambda: HOUR
+    found, missing, failures = lookup.ask(wanted, bench.client, *how)
+    assert (found, missing, len(failures)) == (1, 1, len(odd))
+    for asked, (_, problem), told in zip(wanted, odd, failures, strict=False):
+        assert f"lookup of {asked.name!r} in enwiki was not used: {problem}" in told
+    folder = next(bench.layout.archive.rglob("*.ndjson")).parent
+    (folder / "enwiki_namespace_-1.64d0a0b0c0d0e.ndjson").write_text("{}\n")
+    stranger = json.dumps(record(1, "dewiki")).encode()
+    Journals(bench.layout, HOUR.replace(microsecond=1)).add(EARTH, HOUR, stranger)
+    (folder / "frwiki_namespace_0.0.tar.gz.json").write_text("{}")
+    for rows in (2, 0):
+        loaded, errors = lookup.load(bench.layout, bench.warehouse, bench.converter, bench.engine, frozenset())
+        assert (loaded, [type(one).__name__ for one in errors]) == (rows, [*["UnusableFileError"] * 2, "ArchiveError"])
 
 
 def test_one_process_looks_up_at_a_time(tmp_path):

@@ -1,7 +1,9 @@
 """Every hour has a row that says what became of it."""
 
+import json
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -123,36 +125,8 @@ def test_of_two_snapshots_the_newest_tells_what_is_wanted_and_quiet_hours_lead_t
     assert (place.has_snapshot, [cell.state for cell in place.cells]) == (True, ["loaded", "unknown"])
 
 
-#: Each is a project of one mirror: minutes of the greatest event of each snapshot; loaded hours; states of other hours;
-#: the first gap, and from when until when it is exact (minutes; that of a snapshot is the moment after its greatest
-#: event).
-PROJECT_STATES = [
-    # without a snapshot no moment is exact, however many hours follow one another
-    ([], [0, 1, 2], {}, (None, None, None)),
-    ([], [0, 1, 3], {}, (120, None, None)),
-    ([], [0, 1], {2: HourState.NOT_YET}, (None, None, None)),
-    ([], [0, 3], {1: HourState.ABSENT, 2: HourState.EMPTY}, (None, None, None)),
-    ([], [0, 1], {2: HourState.MISSING, 3: HourState.NOT_YET}, (120, None, None)),
-    ([], [0, 2], {1: HourState.NOT_YET}, (60, None, None)),
-    # before the first hour that had a file nothing counts
-    ([], [2, 3], {0: HourState.PAST_RETENTION}, (None, None, None)),
-    ([], [2, 3], {0: HourState.ABSENT}, (None, None, None)),
-    ([], [2, 3], {0: HourState.MISSING, 1: HourState.ABSENT, 4: HourState.MISSING}, (240, None, None)),
-    ([], [2], {0: HourState.ABSENT, 1: HourState.EMPTY}, (None, None, None)),
-    ([], [2], {0: HourState.EMPTY, 1: HourState.MISSING}, (60, None, None)),
-    ([], [], {0: HourState.ABSENT}, (None, None, None)),
-    ([], [], {0: HourState.MISSING}, (0, None, None)),
-    ([], [], {0: HourState.NOT_YET}, (None, None, None)),
-    ([100], [1, 2, 3], {9: HourState.NOT_YET}, (None, 100, 240)),
-    ([100], [0, 1, 2], {9: HourState.NOT_YET}, (None, 100, 180)),
-    ([100], [2, 3], {9: HourState.NOT_YET}, (60, 100, 100)),
-    ([100], [], {9: HourState.NOT_YET}, (60, 100, 100)),
-    ([100], [0, 1, 3], {9: HourState.NOT_YET}, (120, 100, 120)),
-    ([100, 250], [1, 2, 3, 4], {9: HourState.NOT_YET}, (None, 100, 300)),
-    ([100, 250], [1, 3, 4, 5], {9: HourState.NOT_YET}, (None, 250, 360)),
-    ([100, 250], [4, 5], {9: HourState.NOT_YET}, (None, 250, 360)),
-    ([30, 100, 250], [1, 2, 3, 4], {9: HourState.NOT_YET}, (None, 100, 300)),
-]
+_STATES = Path(__file__).with_name("project_states.txt").read_text().splitlines()
+PROJECT_STATES = [json.loads(line) for line in _STATES if line.startswith("[")]
 
 
 def test_project_state_tells_base_gap_and_exact_moments(lake, warehouse, status):
@@ -166,7 +140,7 @@ def test_project_state_tells_base_gap_and_exact_moments(lake, warehouse, status)
         files = [lake.file(hour, [lake.change(2, "B", 60 * hour)], name) for name in names]
         warehouse.load_hour(lake.hour(hour), files)
     for number, (_, _, statuses, _) in enumerate(PROJECT_STATES):
-        warehouse.record_statuses([status(*hour, project=f"{number}wiki") for hour in statuses.items()])
+        warehouse.record_statuses([status(hour, HourState[name], project=f"{number}wiki") for hour, name in statuses])
     states = {state.project_id: state for state in warehouse.project_states(published=False)}
     assert len(states) == len(PROJECT_STATES)
     for number, (snapshots, *case, expected) in enumerate(PROJECT_STATES):
@@ -174,7 +148,7 @@ def test_project_state_tells_base_gap_and_exact_moments(lake, warehouse, status)
         own = {lake.hour(0) + timedelta(minutes=minute, microseconds=1): minute for minute in snapshots}
         moments = (found.first_gap_at, found.exact_from_at, found.exact_until_at)
         minutes = [moment and own.get(moment, (moment - lake.hour(0)) / timedelta(minutes=1)) for moment in moments]
-        assert tuple(minutes) == expected, (snapshots, case)
+        assert minutes == expected, (snapshots, case)
         if newest is not None:
             assert found.exact_from_at in own
             assert (found.base_snapshot, found.base_boundary_at) == (newest.snapshot_version, newest.boundary_at)

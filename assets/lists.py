@@ -16,12 +16,13 @@ import pyarrow.parquet as pq
 
 from assets import layers
 from assets.checks import Check, Found, results
-from assets.describe import as_failure, preview
+from assets.describe import as_failure, failure, preview
 from assets.steps.converting import NotArchivedError
 from resources import files
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import Dataset, named
 from resources.enterprise import endpoints
+from resources.enterprise.errors import UnexpectedAnswer
 from resources.formatting import counted
 from resources.lake import ListConversion, convert_list
 
@@ -40,14 +41,25 @@ def list_assets(lists: Sequence[Dataset]) -> list[dg.AssetsDefinition]:
         context: dg.AssetExecutionContext, enterprise: EnterpriseResource, lake: LakeResource
     ) -> dg.MaterializeResult:  # type: ignore[type-arg]
         metadata: dict[str, Any] = {}
-        digest = files.new_md5()
+        digest, empty = files.new_md5(), list[str]()
         with as_failure(), enterprise.client() as client:
             for dataset in lists:
                 listing = client.lists.records(endpoints.records(dataset))
+                if not listing.records:  # would replace all rows of the list's table by none
+                    empty.append(dataset.name)
+                    continue
                 client.lists.land(listing, lake.layout.list_archive(dataset))
                 metadata[f"{dataset.name}_count"] = len(listing.records)
                 digest.update(listing.raw)
         context.log.info("Reference lists archived: %s", metadata)
+        if empty:
+            raise failure(
+                UnexpectedAnswer(
+                    f"The service sent empty lists of {' and '.join(empty)}, which were not stored. Earlier lists and "
+                    "their tables are kept. Run the command again later. If the lists are still empty, check the "
+                    "configured service addresses, or contact the vendor."
+                )
+            )
         return dg.MaterializeResult(metadata=metadata, data_version=dg.DataVersion(digest.hexdigest()))
 
     @dg.multi_asset(

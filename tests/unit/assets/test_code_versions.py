@@ -10,6 +10,7 @@ from pipelines.definitions import build_defs
 from resources.datasets import LISTS, LOOKUPS, named
 from resources.lake import conversion_version, lists
 from resources.settings import Settings
+from tests.unit.enterprise.loopback import json_reply
 
 PROJECTS = layers.keys(named("projects"))[1:]
 
@@ -48,3 +49,17 @@ def test_what_is_made_part_by_part_has_no_code_version():
     assert versioned == {*(one.name for one in LISTS), "lookups"}
     assert not [key for key, version in versions.items() if version and graph.get(key).is_partitioned]
     assert {*map(versions.get, layers.keys(LOOKUPS)[1:])} == {conversion_version(LOOKUPS.table)}
+
+
+def test_an_empty_list_replaces_none(bench, instance):
+    for name in ("projects", "languages"):
+        bench.fake.script(f"/v2/{name}", json_reply([]))
+    codes, languages, projects = (bench.layout.list_archive(named(name)) for name in ("codes", "languages", "projects"))
+    kept, own = projects.read_bytes(), {"instance": instance, "resources": bench.resources(), "raise_on_error": False}
+    made = dg.materialize(list_assets(LISTS)[:1], **own)
+    (failed,) = [one for one in made.all_events if one.is_step_failure]
+    told = (
+        "The service sent empty lists of languages and projects, which were not stored. Earlier lists and their tables"
+    )
+    assert failed.step_failure_data.user_failure_data.description.startswith(told)
+    assert (projects.read_bytes(), languages.exists(), codes.exists()) == (kept, False, True)

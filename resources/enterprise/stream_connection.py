@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from resources.enterprise import errors
+from resources.enterprise.download.object_reader import WORTH
 from resources.enterprise.http.bounds import Deadline, RetryPolicy
 from resources.errors import clause
 
@@ -145,11 +146,13 @@ _LONG_BYTES = 1 << 20
 class Connection(threading.Thread):
     """Reads some parts of the stream into an inbox until `stop` is called.
 
-    The wait before reconnecting doubles after each connection that receives no data. The actual wait is a random time
-    below the current value.
+    The wait before reconnecting doubles until a connection has been useful, which means that it has received `WORTH`
+    bytes, or has received data for the maximum wait. A service that closes connections after a few records is therefore
+    not flooded with requests. The actual wait is a random time below the current value.
 
     `heard_at` is the time when data was last received, or when the connection was opened (`time.monotonic`).
-    `failing_since` is the time of the first failure since data last arrived, or None.
+    `failing_since` is the time of the first failure since data last arrived, or None. `has_delivered` is True if any
+    record has arrived.
     """
 
     def __init__(
@@ -165,6 +168,7 @@ class Connection(threading.Thread):
         self.opened = 0
         self.heard_at = time.monotonic()
         self.failing_since: float | None = None
+        self.has_delivered = False
         self.failure: errors.EnterpriseError | None = None
         self._pieces, self._inbox, self.records = pieces, inbox, Records(longest)
         self._deadline = Deadline(_SILENT_LONGEST)
@@ -227,16 +231,19 @@ class Connection(threading.Thread):
         self.records.restart()
         self._deadline = deadline = Deadline(_SILENT_LONGEST)
         self.opened += 1
-        began = self.heard_at = time.monotonic()
+        self._opened_at = self.heard_at = time.monotonic()
         by_moment, self._by_moment = self._by_moment, False
-        has_turn = False
+        has_turn, size = False, 0
         try:
             for piece in self._pieces(self.parts, deadline, by_moment):
                 whole = self.records.feed(piece)
                 self.heard_at = time.monotonic()
+                size += len(piece)
                 if whole:
-                    self.failing_since = None
-                    self._wait, self._silence = self._retry.first_wait, _SILENT_SECONDS
+                    self.failing_since, self.has_delivered = None, True
+                    self._silence = _SILENT_SECONDS
+                    if size >= WORTH or self.heard_at - self._opened_at >= self._retry.longest_wait:
+                        self._wait = self._retry.first_wait
                     if not self._inbox.put(whole):
                         return
                     del whole
@@ -251,7 +258,8 @@ class Connection(threading.Thread):
             if has_turn:
                 self._inbox.long.release()
             # offsets beyond the end of a renumbered topic return no data, so the next request is by time
-            self._by_moment |= self.heard_at == began and time.monotonic() - began > _SILENT_SECONDS
+            is_silent = self.heard_at == self._opened_at
+            self._by_moment |= is_silent and time.monotonic() - self._opened_at > _SILENT_SECONDS
 
     def _wait_for_turn(self) -> bool:
         """Wait until no other connection is assembling a long record. Return False if the stream ends."""

@@ -8,6 +8,7 @@ from itertools import islice
 import pytest
 
 from resources.enterprise import RetryPolicy
+from resources.enterprise.download.object_reader import WORTH
 from resources.enterprise.errors import AuthenticationError, InvalidRequest, ServiceUnavailable
 from resources.enterprise.query import Query
 from resources.enterprise.stream import Positions, StreamOptions, partitions_of, shares
@@ -231,19 +232,24 @@ class TestAnswersAndRefusals:
 
     def test_waits_grow_until_data_comes_and_silence_counts_anew(self, monkeypatch, caplog):
         busy, seen = ServiceUnavailable("Busy (503). Later."), []
-        results = iter([*[busy] * 4, [b"{}\n"]])
+        # a service that closes each connection behind a record is not asked in ever quicker turns
+        results = iter([*[busy] * 4, *[[b"{}\n"]] * 2, [b"{}\n" * (WORTH // 3 + 1)], [], ["later"], []])
 
         def pieces(_parts, deadline, _by_moment):
             found = next(results)
             if found is busy:
                 raise busy
             deadline.extend(-3_599)
+            if found == ["later"]:
+                connection._opened_at -= 4
+                found = [b"{}\n"]
             yield from found
-            assert deadline.left() > 3_000, "data gives it another hour"
+            assert not found or deadline.left() > 3_000, "data gives it another hour"
 
         def pause(connection, seconds):
             seen.append((seconds, connection.failing_since))
-            if len(seen) == 5:
+            connection._inbox.take(0)
+            if len(seen) == 10:
                 connection.stop()
 
         caplog.set_level("INFO")
@@ -256,12 +262,13 @@ class TestAnswersAndRefusals:
         connection.run()
         connection.look(connection.heard_at + 61, connection.heard_at + 61)
         waits, failing = zip(*seen, strict=True)
-        assert (waits, failing) == ((0.9, 1.9, 3.9, 3.9, 0.9), (failing[0],) * 4 + (None,))
+        assert waits == (0.9, 1.9, 3.9, 3.9, 3.9, 3.9, 0.9, 1.9, 0.9, 1.9)
+        assert failing == (failing[0],) * 4 + (None,) * 6
         told = [line.removeprefix("Stream connection stream-3 ") for line in caplog.messages]
         assert [line for line in told if "data" in line] == [
             f"received no data for {seconds} s while others did. It is reopened." for seconds in (*silent, 61)
         ]
-        assert [line.partition(". ")[0] for line in told[7:-1:4]] == ["ended (Busy (503))", "ended"]
+        assert [line.partition(". ")[0] for line in told[7:-1:4]] == ["ended (Busy (503))", "ended", "ended"]
 
     def test_a_stream_ends_once_all_its_connections_have_failed_for_long(self, make_client, fake, clock, monkeypatch):
         fake.api.now = lambda: clock() - timedelta(hours=1)

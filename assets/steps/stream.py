@@ -99,7 +99,8 @@ def keep(
 
     Raises:
         StreamBusyError: Another process is consuming the stream.
-        EnterpriseError: The service refused the stream or was unreachable for an hour. Stored events are kept.
+        EnterpriseError: The service refused the stream, or was unreachable for an hour or for the whole run. Stored
+            events are kept.
         LakeError: A file could not be written, for example because the disk is full. Stored events are kept.
     """
     # wait briefly, because `is_kept` locks the file for a short time
@@ -153,6 +154,7 @@ def keep(
                             trim()
                             trim_due = now + _TRIM_SECONDS
                 if is_last:
+                    stream.check()
                     return
 
 

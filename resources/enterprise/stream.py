@@ -243,15 +243,28 @@ class Stream:
         for connection in self.connections:
             others = (one.heard_at for one in self.connections if one is not connection and one not in failing)
             connection.look(now, max(others, default=0.0))
-        if len(failing) < len(self.connections):
-            return
-        last = max(failing, key=lambda connection: connection.failing_since or now)
-        if last.failure is not None and now - (last.failing_since or now) > self._options.give_up_seconds:
-            failure = last.failure
+        if len(failing) == len(self.connections):
+            self._give_up(self._options.give_up_seconds)
+
+    def check(self) -> None:
+        """Raise ServiceUnavailable if every connection has failed and none has delivered a record.
+
+        Connections on which the service is silent have not failed. Call this method at the end of a run, because the
+        stream itself retries for `give_up_seconds`.
+        """
+        now = time.monotonic()
+        if all(connection.is_failing(now) and not connection.has_delivered for connection in self.connections):
+            self._give_up(0)
+
+    def _give_up(self, seconds: float) -> None:
+        """Raise ServiceUnavailable if all connections have been failing for at least this number of seconds."""
+        now = time.monotonic()
+        last = max(self.connections, key=lambda connection: connection.failing_since or now)
+        if (failure := last.failure) is not None and (lasts := now - (last.failing_since or now)) >= seconds:
             raise errors.ServiceUnavailable(
-                f"No connection to the stream could be opened for {self._options.give_up_seconds:,.0f} s. Last error: "
-                f"{failure} Committed events are kept. Restart the stream within 48 hours, because the service does "
-                "not retain events for longer.",
+                f"No connection to the stream could be opened for {seconds or lasts:,.0f} s. Last error: {failure} "
+                "Committed events are kept. Restart the stream within 48 hours, because the service does not retain "
+                "events for longer.",
                 status=failure.status,
             )
 

@@ -73,6 +73,11 @@ def test_one_process_keeps_a_stream_and_it_ends_when_it_shall(forked, account, t
     told, _ = third.communicate(timeout=PATIENCE_SECONDS)
     assert third.returncode == 0
     assert told.splitlines()[-1].endswith("The next run resumes at the next event.")
+    account.sandbox.faults.add(path=STREAM, kind="html", count=None)
+    fourth = forked("stream", "--for", "2", environ=environ)
+    told = fourth.communicate(timeout=PATIENCE_SECONDS)
+    account.sandbox.faults.clear()
+    assert (fourth.returncode, "No connection to the stream could be opened for" in told[1]) == (1, True)
     # of the service's projects, those that are mirrored
     rows = ds.dataset([str(path) for path in lake_of(tmp_path).files()]).to_table(columns=["project_id"])
     assert set(rows["project_id"].to_pylist()) == {"frwiki"}

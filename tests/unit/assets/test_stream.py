@@ -145,4 +145,4 @@ def test_each_step_commits_its_position_and_says_its_lag_and_a_gap_once(tmp_path
     assert [begun for _, begun in warned] == [0, 1, 1], "a gap is told before the first event comes"
     assert [one.kwargs["always"] for one in lake.add.call_args_list] == [False, False, True, True]
     run, now = (lake.add.call_args.kwargs[name] for name in ("run", "service_now"))
-    assert (run, now) == (Run(NOW, NOW, 2, 3, 4), source.now)
+    assert (run, now, source.check.call_args_list) == (Run(NOW, NOW, 2, 3, 4), source.now, [call()])

@@ -282,9 +282,13 @@ class TestAnswersAndRefusals:
         one, two = stream.connections
         one.failure, two.failure = ServiceUnavailable("One.", status=503), ServiceUnavailable("Two.", status=500)
         one.opened, one.records.left_out, two.records.left_out, two.failing_since = 3, 1, 2, two.heard_at - 9999
-        assert (stream.reconnect_count, stream.too_long_count, stream.take(0)) == (2, 3, [])
+        assert (stream.reconnect_count, stream.too_long_count, stream.take(0), stream.check()) == (2, 3, [], None)
         one.failing_since = one.heard_at - 500
         assert stream.take(0) == []
+        with pytest.raises(ServiceUnavailable, match=r"for 50\d s\. Last error: One\."):
+            stream.check()  # at the end of a run that no connection delivered anything in
+        two.has_delivered = True
+        stream.check()
         one.failing_since -= 600
         with pytest.raises(ServiceUnavailable, match=r"for 1,000 s\. Last error: One\.") as raised:
             stream.take(0)

@@ -14,6 +14,7 @@ import io
 import itertools
 import logging
 import os
+import re
 import stat
 import time
 import unicodedata
@@ -50,6 +51,10 @@ _KINDS: Final = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
+#: Maximum number of values in JSON text, because parsed values need many times their size in memory. The largest known
+#: record has 33,000 values, and a response contains at most ten such records.
+VALUES_MAX: Final = 500_000
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 
 
 class BusyError(MirrorError):
@@ -114,6 +119,23 @@ def read_cache(path: Path, form: TypeAdapter[_T]) -> _T | None:
             path.replace(aside)
         _log.warning("%s The file was renamed to %s and will be created again.", error.what, aside.name)
         return None
+
+
+def is_crowded(data: bytes) -> bool:
+    """Return True if JSON text has over VALUES_MAX values, estimated from commas and brackets outside strings."""
+
+    def count(part: bytes) -> int:
+        return sum(map(part.count, (b",", b"[", b"{")))
+
+    if len(data) <= VALUES_MAX or count(data) <= VALUES_MAX:
+        return False
+    found = place = 0
+    for number, text in enumerate(_STRING.finditer(data)):
+        found += count(data[place : text.start()])
+        place = text.end()
+        if found > VALUES_MAX or number > 2 * VALUES_MAX:  # each string is a key or a value
+            return True
+    return found + count(data[place:]) > VALUES_MAX
 
 
 def opened(path: Path, *, follow: bool = True) -> io.BufferedReader:

@@ -80,7 +80,7 @@ def service(tmp_path, monkeypatch):
     record = {name: place | {"version": hashlib.md5(data).hexdigest()} for name, data in files.items()}
     hour = f"/{HOUR:%Y-%m-%d}/{HOUR:%H}"
     answers = {
-        **dict.fromkeys(("/v2/codes", "/v2/languages", "/v2/projects"), [{"identifier": "skywiki"}]),
+        **{name: [{"identifier": "skywiki"}] for name in ("/v2/codes", "/v2/languages", "/v2/projects")},
         "/v2/namespaces": [{"identifier": 0}],
         "/v2/planets": [{"identifier": "mars", "moons": 2}, {"identifier": "venus"}],
         f"/v2/sightings{hour}": [record["sightings"]],

@@ -19,6 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from urllib3.exceptions import ConnectTimeoutError, DecodeError, NewConnectionError, ProtocolError
 from urllib3.util.retry import Retry
 
+from resources import files
 from resources.enterprise import errors
 from resources.enterprise.endpoints import Service, origin
 from resources.enterprise.errors import Redactor
@@ -227,8 +228,8 @@ class Transport:
     def parse(self, answer: Answer, form: TypeAdapter[_T], doing: str) -> _T:
         """Parse a successful response's JSON body.
 
-        Raises BrokenAnswer for an empty body or an HTML page, and UnexpectedAnswer for any other undocumented form and
-        for a redirect or a partial response.
+        Raises BrokenAnswer for an empty body or an HTML page, and UnexpectedAnswer for any other undocumented form, too
+        many values, a redirect or a partial response.
         """
         if not answer.body.strip():
             raise BrokenAnswer(
@@ -240,6 +241,13 @@ class Transport:
             raise self.html_error(answer.status, doing)
         if answer.status != 200:  # an empty list in such a response would mean that nothing exists
             raise self.error(answer, doing)
+        if files.is_crowded(answer.body):
+            raise errors.UnexpectedAnswer(
+                f"Could not {doing}: the response contains more than {files.VALUES_MAX:,} values, the limit for "
+                "responses. Nothing was changed. Check the configured service addresses, and any proxy between this "
+                "machine and the service.",
+                status=answer.status,
+            )
         try:
             return form.validate_json(answer.body)
         except ValidationError as error:

@@ -20,9 +20,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from resources import files
 from resources.lake.decode.record_schema import Description, Tree, record_schema_of
 from resources.lake.decode.rejected import LEFT
-from resources.lake.decode.strict_json import VALUES_MAX
 from resources.tables import Table
 
 #: Maximum size of a reused arena. A larger arena, which only huge lines need, is freed with its batch.
@@ -97,7 +97,7 @@ class Decoder:
             _integers(tree.sources),
             len(tree.sources),
             KEEP_BYTES,
-            VALUES_MAX,
+            files.VALUES_MAX,
             record_schema_of(table).least_bytes,
         )
         if not self._handle:

@@ -1,20 +1,17 @@
 """Strict JSON parser, and an encoder that preserves the original text of numbers."""
 
 import json
-import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from resources import files
+
 #: Maximum nesting depth of objects and lists. Python's own limit depends on its version and on the caller.
 DEPTH_MAX = 500
-#: Maximum number of values in a line, because parsed values need many times their size in memory. The largest known
-#: line has 33,000 values.
-VALUES_MAX = 500_000
 #: Maximum numbers of characters in an integer and in a fraction that Python can reproduce exactly.
 _INTEGER_LENGTH, _DOUBLE_LENGTH = 18, len("-2.2250738585072014e-308")
-_TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 #: Maximum number of characters of a quoted string in a message.
 SHOWN = 60
 
@@ -50,30 +47,13 @@ def _behind_blanks(text: str, place: int) -> int:
     return place
 
 
-def is_crowded(data: bytes) -> bool:
-    """Return True if a line has over VALUES_MAX values, estimated from commas and opening brackets outside strings."""
-
-    def count(part: bytes) -> int:
-        return sum(map(part.count, (b",", b"[", b"{")))
-
-    if len(data) <= VALUES_MAX or count(data) <= VALUES_MAX:
-        return False
-    found = place = 0
-    for number, text in enumerate(_TEXT.finditer(data)):
-        found += count(data[place : text.start()])
-        place = text.end()
-        if found > VALUES_MAX or number > 2 * VALUES_MAX:  # each string is a key or a value
-            return True
-    return found + count(data[place:]) > VALUES_MAX
-
-
 def read_document(data: bytes, encoding: str = "utf-8-sig") -> Any:
     """Parse a JSON document strictly. Raises Bad for invalid JSON, invalid UTF-8, duplicate keys or NaN.
 
     Numbers that Python would write differently become a `Number`.
     """
-    if is_crowded(data):
-        raise Bad(f"It holds more than {VALUES_MAX:,} values, which no record does.")
+    if files.is_crowded(data):
+        raise Bad(f"It holds more than {files.VALUES_MAX:,} values, which no record does.")
     try:
         value = _DECODER.decode(data.decode(encoding))
     except UnicodeDecodeError as error:

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from resources import files
 from resources.enterprise import Limits, RetryPolicy, errors, models
 from resources.enterprise.download import object_reader
 from resources.enterprise.download.partial import Part
@@ -88,6 +89,20 @@ def test_blanks_that_were_compressed_to_nothing_are_given_up(make_client, fake, 
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 12 * SMALL.list_bytes
+
+
+def test_values_that_would_need_many_times_their_bytes_are_not_parsed(client, fake):
+    crowded = b'[{"identifier": "x", "more": [%s[]]}]' % (b"[]," * (files.VALUES_MAX // 2))
+    fake.script("/v2/articles/Earth", Reply(200, gzip.compress(crowded), {"Content-Encoding": "gzip"}))
+    client.account.login()
+    tracemalloc.start()
+    with pytest.raises(
+        errors.UnexpectedAnswer, match="look up 'Earth': the response contains more than 500,000 values"
+    ):
+        client.lookups.articles("Earth")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * len(crowded)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from resources.lake.decode import native, strict_json
+from resources import files
+from resources.lake.decode import native
 from resources.lake.decode import strict as drift
 from resources.lake.decode.strict import OTHERS
 from resources.lake.decode.strict_json import DEPTH_MAX
@@ -23,8 +24,7 @@ NUMBERS = [
 @pytest.fixture
 def few_values(monkeypatch):
     """The bound of a line's values, a hundredth of the usual."""
-    for module in (native, strict_json):
-        monkeypatch.setattr(module, "VALUES_MAX", 5000)
+    monkeypatch.setattr(files, "VALUES_MAX", 5000)
     native.trim()
     yield 5000
     native.trim()

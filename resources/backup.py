@@ -69,12 +69,16 @@ class Backup(_Facts):
         try:
             with files.opened(path, follow=False) as lines:
                 yield from self._lines(lines)
-        except (FileNotFoundError, files.UnusableFileError) as error:
-            what = error.what if isinstance(error, files.UnusableFileError) else f"The file list {path} does not exist."
-            raise BackupError(
-                f"{what} Nothing was changed. Choose an older backup, or copy this backup's files manually: a backup "
-                "is a plain copy of the data folder."
-            ) from None
+        except files.UnusableFileError as error:
+            what = error.what
+        except OSError as error:
+            what = f"The file list {path} cannot be read ({error.strerror})."
+        else:
+            return
+        raise BackupError(
+            f"{what} Nothing was changed. Choose an older backup, or copy this backup's files manually: a backup is a "
+            "plain copy of the data folder."
+        )
 
     def _lines(self, lines: BufferedReader) -> Iterator[tuple[str, str]]:
         path, last = self.path / SUMS, None
@@ -130,6 +134,16 @@ def completed(destination: Path) -> list[Backup]:
 
 def newest_in(destination: Path) -> Backup | None:
     return next(reversed(completed(destination)), None)
+
+
+def listed_in(found: list[Backup]) -> tuple[Backup | None, Listing]:
+    """Return the newest of some backups whose file list is intact, and this list. Damaged lists are logged."""
+    for backup in reversed(found):
+        try:
+            return backup, Listing(backup.sums())
+        except BackupError as error:
+            _log.warning("%s The next backup does not link to this backup's files.", error)
+    return None, Listing(iter(()))
 
 
 def find(source: Path) -> Backup:

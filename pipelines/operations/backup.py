@@ -24,7 +24,7 @@ from urllib.parse import quote
 
 from resources import backup as store
 from resources import files
-from resources.backup import SUMS, UNFINISHED, Backup, BackupError, Listing, Source, completed, link, newest_in, walk
+from resources.backup import SUMS, UNFINISHED, Backup, BackupError, Listing, Source, completed, link, listed_in, walk
 from resources.data_folder import copying, origin_of
 from resources.datasets.paths import ARCHIVE
 from resources.engine import Reporter
@@ -83,6 +83,12 @@ class Taken:
 def plan(data: files.StrPath, destination: files.StrPath) -> Plan:
     """Count the files that a backup would copy to a destination. Raises BackupError if the backup cannot start."""
     data, destination = Path(data), Path(destination)
+    _check(data, destination)
+    return _plan(data, listed_in(completed(destination))[0])
+
+
+def _check(data: Path, destination: Path) -> None:
+    """Raise BackupError if the data folder or the destination does not allow a backup."""
     if not (data / "archive").exists() and not (data / BUILD).exists():
         raise BackupError(f"There is nothing to back up in {data}. If this is not the data folder, set WME_DATA.")
     ours, theirs = data.resolve(), destination.resolve()
@@ -95,9 +101,12 @@ def plan(data: files.StrPath, destination: files.StrPath) -> Plan:
         raise BackupError(
             f"{destination} is not a folder. Nothing was copied. Specify a folder. A missing folder is created."
         )
-    newest, found = newest_in(destination), Plan()
+
+
+def _plan(data: Path, previous: Backup | None) -> Plan:
+    found = Plan()
     for source in _sources(data, []):
-        if newest is not None and source.is_same(newest.path / source.name):
+        if previous is not None and source.is_same(previous.path / source.name):
             found.linked_count += 1
             found.linked_bytes += source.size_bytes
         else:
@@ -125,14 +134,17 @@ def take(
         WarehouseBusyError: Another process kept the warehouse locked until the timeout.
     """
     data, destination = Path(data), Path(destination)
-    planned, service, newest = plan(data, destination), origin_of(data) or "unknown", newest_in(destination)
+    _check(data, destination)
+    found, service = completed(destination), origin_of(data) or "unknown"
+    newest = found[-1] if found else None
     if newest is not None and newest.service != service:
         raise BackupError(
             f"{destination} contains backups of a mirror of {newest.service}, but this mirror uses {service}. Nothing "
             "was changed. Choose another folder."
         )
     unfinished = destination / UNFINISHED
-    known = Listing(newest.sums() if newest else iter(()))
+    previous, known = listed_in(found)
+    planned = _plan(data, previous)
     damaged: list[str] = []
     broken: list[str] = []
     with copying(data), store.reporting_full(destination, _KEPT), _alone(destination):
@@ -151,15 +163,15 @@ def take(
                 f"{destination}. Nothing more was copied. {_KEPT}"
             )
         with reporter("copy", planned.copied_bytes, "B") as advance:
-            count, size = _fill(unfinished, newest, known, _sources(data, broken), damaged, advance)
+            count, size = _fill(unfinished, previous, known, _sources(data, broken), damaged, advance)
         store.complete(unfinished, service, count, size)
         # one sync for all files
         os.sync()
         now = now or datetime.now(UTC)
         if newest is not None:
             # the name sorts after the previous name even if the clock was set back
-            previous = datetime.strptime(newest.path.name, _NAME).replace(tzinfo=UTC)
-            now = max(now, previous + timedelta(seconds=1))
+            named_at = datetime.strptime(newest.path.name, _NAME).replace(tzinfo=UTC)
+            now = max(now, named_at + timedelta(seconds=1))
         target = destination / now.astimezone(UTC).strftime(_NAME)
         unfinished.rename(target)
         files.sync(destination)
@@ -233,7 +245,7 @@ def _copy_database(source: Source, broken: list[str], target: Path) -> None:
 
 def _fill(
     unfinished: Path,
-    newest: Backup | None,
+    previous: Backup | None,
     known: Listing,
     sources: Iterable[Source],
     damaged: list[str],
@@ -247,7 +259,7 @@ def _fill(
     with (unfinished / SUMS).open("w") as sums:
         for source in sources:
             target, digest = unfinished / source.name, known.digest_of(source.name)
-            before = newest.path / source.name if newest is not None and digest is not None else None
+            before = previous.path / source.name if previous is not None and digest is not None else None
             if before is None or not (source.is_same(before) and link(before, target)):
                 try:
                     digest = _copied(source, target, advance)

@@ -127,8 +127,7 @@ def test_a_damaged_note_of_the_backup_or_of_the_service_changes_nothing(call, co
     call("restore", str(to), environ=restored).fails("There is no complete backup in")
     for content in (b"[]", b"\xff", b"[" * 50_000):
         (data / "state/service.json").write_bytes(content)
-        before = contents(data / "archive")
-        told = f"The file {data / 'state/service.json'} is damaged"
+        before, told = contents(data / "archive"), f"The file {data / 'state/service.json'} is damaged"
         for words in (("run",), ("publish",), ("backup", str(to))):
             call(*words, environ=copied).fails(told, "Restore the file from a backup")
         assert contents(data / "archive") == before

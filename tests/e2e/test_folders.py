@@ -27,8 +27,7 @@ def test_every_command_that_writes_says_where_first():
 
 @pytest.mark.parametrize("words", [("auth", "login"), ("publish",), ("clean",), ("compact",), ("rejects", "--retry")])
 def test_the_first_line_names_the_service_and_the_folder(call, environ, account, words):
-    told = call(*words, environ=environ)
-    data = environ["WME_DATA"]
+    told, data = call(*words, environ=environ), environ["WME_DATA"]
     assert told.err.splitlines()[0] == f"Service: {account.sandbox.url}; data folder: {data} (new)"
     assert data not in told.out.splitlines()[:1]
     if words[0] == "auth":

@@ -19,8 +19,7 @@ from resources.backup import BackupDiskFullError, BackupError, walk
 from resources.data_folder import BackupUnderWayError, copying, removing
 from resources.engine import line_reporter
 
-QUIET = line_reporter(lambda _: None)
-NOW = datetime(2026, 11, 23, 8, 5, tzinfo=UTC)
+QUIET, NOW = line_reporter(lambda _: None), datetime(2026, 11, 23, 8, 5, tzinfo=UTC)
 FILES = {f"lake/t/date=2026-11-{d:02}/hour={h:02}/a.parquet": b"%d %d" % (d, h) for d in (1, 2) for h in (3, 20)}
 
 
@@ -61,7 +60,7 @@ def test_the_newest_come_first_and_what_is_unfinished_not_at_all(data):
     assert list(walk(data / "none", "none")) == []
 
 
-def test_what_changed_is_copied_and_what_went_is_counted(data, tmp_path, monkeypatch):
+def test_what_changed_is_copied_and_what_went_is_counted(data, tmp_path, monkeypatch, caplog):
     to, synced = tmp_path / "to", []
     monkeypatch.setattr(os, "sync", lambda: synced.append(sorted(path.name for path in to.iterdir())))
     own = files.sync
@@ -87,6 +86,13 @@ def test_what_changed_is_copied_and_what_went_is_counted(data, tmp_path, monkeyp
     # the clock has not gone on, and names are in the order of the backups
     assert [one.path.name for one in backups.completed(to)] == ["2026-11-23T080500Z", "2026-11-23T080501Z"]
     assert (take(data, to, now=NOW - timedelta(days=1)).backup, backups.find(first.path)) == (backups.find(to), first)
+    # a backup with a damaged list is passed over, and the files of an older one are linked
+    for one, linked in ((backups.find(to), 3), (taken.backup, 1)):
+        os.truncate(one.path / "MD5SUMS", 9) if linked == 1 else (one.path / "MD5SUMS").unlink()
+        assert (taking.plan(data, to).linked_count, f"{one.path}/MD5SUMS" in caplog.text) == (linked, True)
+    taken = take(data, to)
+    links = [path.stat().st_nlink for path in sorted(taken.backup.path.glob("lake/*/*/*/*"))]
+    assert (taken.plan, links) == (taking.Plan(2, 8, 1, 4), [1, 4])
 
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.EMLINK, errno.EXDEV, errno.EOPNOTSUPP])

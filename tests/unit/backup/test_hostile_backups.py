@@ -18,8 +18,7 @@ from resources.backup import BackupError
 from resources.engine import line_reporter
 from resources.warehouse import Warehouse
 
-QUIET = line_reporter(lambda _: None)
-NOW = datetime(2026, 11, 23, 8, 5, tzinfo=UTC)
+QUIET, NOW = line_reporter(lambda _: None), datetime(2026, 11, 23, 8, 5, tzinfo=UTC)
 FILES = {"lake/t/a.parquet": b"rows", "lake/t/b.parquet": b"more rows", "archive/batches/c.tar.gz": b"an archive"}
 FIRST = "lake/t/a.parquet"
 
@@ -73,8 +72,7 @@ class Stage:
         for folder in folders or (self.folder,):
             for place, names, others in os.walk(folder):
                 for path in (Path(place, one) for one in (*names, *others)):
-                    status = path.lstat()
-                    link = path.readlink() if path.is_symlink() else None
+                    status, link = path.lstat(), path.readlink() if path.is_symlink() else None
                     is_file = link is None and path.is_file()
                     content = path.read_bytes() if is_file and status.st_size < 1 << 20 else None
                     size = status.st_size * is_file
@@ -273,8 +271,7 @@ def test_settings_of_dagster_that_run_programs_are_renamed(stage):
         path.write_bytes(content)
         stage.insert(f"dagster/{name}", content)
         stage.lines = (stage.path / "MD5SUMS").read_bytes().splitlines(keepends=True)
-    done = stage.restore()
-    home = stage.data / "dagster"
+    done, home = stage.restore(), stage.data / "dagster"
     assert (done.renamed, done.renamed[0].read_bytes()) == ([home / "dagster.yaml.restored"], own)
     assert {path.name for path in home.iterdir()} == {"dagster.yaml.restored", "workspace.yaml"}
 
@@ -331,8 +328,7 @@ def test_an_unfinished_backup_leads_nowhere_else(stage, spoil):
     unfinished = stage.folder / "to/unfinished"
     unfinished.mkdir()
     spoil(stage, unfinished)
-    before = {path: kept[-1] for path, kept in stage.seen(stage.victim).items()}
-    taken = again(stage)
+    before, taken = {path: kept[-1] for path, kept in stage.seen(stage.victim).items()}, again(stage)
     assert {path: kept[-1] for path, kept in stage.seen(stage.victim).items()} == before
     found = [path for path in taken.backup.path.rglob("*") if not path.is_dir()]
     names = sorted(path.relative_to(taken.backup.path).as_posix() for path in found)

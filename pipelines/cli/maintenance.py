@@ -29,6 +29,12 @@ def publish(*, verify: bool) -> None:
     """
     settings = read_settings()
     warehouse = Warehouse(settings.data)
+    # a new file would be published without the data in the archive, and in place of a mistyped folder
+    if not (warehouse.build_path.exists() or warehouse.published_path.exists()):
+        raise click.ClickException(
+            f"There is nothing to publish, because no data is loaded in {settings.data}. To load the data in its "
+            "archive, run `wme rebuild`. If this is not the data folder, set WME_DATA."
+        )
     if verify:
         from pipelines.operations.rebuild import verify as verified
 
@@ -362,6 +368,12 @@ def lookups(*, dry_run: bool) -> None:
     warehouse, now = Warehouse(settings.data), datetime.now(UTC)
     budget = lookup.Budget(settings.data, settings.lookups_per_day, lambda: datetime.now(UTC))
     if dry_run:
+        # finding pages creates the warehouse
+        if not settings.data.exists():
+            raise click.ClickException(
+                f"The data folder {settings.data} does not exist. Nothing was sent. If this is not the data folder, "
+                "set WME_DATA."
+            )
         scope = [(project, number) for project in settings.projects for number in settings.namespaces]
         wanted = lookup.plan(lookup.read_watchlist(settings.watchlist), scope, warehouse, budget.left, now)
         terminal.show(("project", "title", "purpose"), [(one.project_id, one.name, one.purpose) for one in wanted])

@@ -203,6 +203,9 @@ class Publisher(Reader):
         error changes anything.
         """
         target, root = self._connector.published_path, str(self._lake_root.resolve())
+        # the lock would create a mistyped folder
+        with self._connector.published():
+            pass
         with self._replacing("update the published file") as temporary:
             with self._connector.published() as connection:
                 about = dict(connection.execute("SELECT name, value FROM about").fetchall())

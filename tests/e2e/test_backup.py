@@ -168,6 +168,7 @@ def test_the_archive_alone_makes_the_identical_warehouse(call, killed, mirrored,
     for made in ("lake", "warehouse"):
         shutil.rmtree(data / made)
     (data / "warehouse.duckdb").unlink()
+    call("publish", environ=copied).fails("no data is loaded", "run `wme rebuild`")
     service.requests.clear()
     killed(KILLED_AT, rf"article_changes/.*hour={hours[1]:%H}", "0", "rebuild", environ=copied)
     call("rebuild", environ=copied).done()

@@ -29,7 +29,7 @@ def fill(disk):
                     ballast.write(bytes(size))
 
 
-@pytest.mark.parametrize("words", [("run", "--hours", "1"), ("publish",), ("auth", "login")], ids=lambda one: one[0])
+@pytest.mark.parametrize("words", [("run", "--hours", "1"), ("lookups",), ("auth", "login")], ids=lambda one: one[0])
 @pytest.mark.parametrize(("options", "sentence"), [("size=4m", FULL), ("ro", READ_ONLY)], ids=["full", "read-only"])
 def test_a_disk_that_takes_nothing_is_said_before_anything_is_made(account, call, mounted, words, options, sentence):
     disk = mounted(options)

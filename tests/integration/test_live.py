@@ -8,8 +8,7 @@ from resources.datasets.live import LIVE_CHANGES, files_of
 from tests.integration.mirror import PROJECTS, mirrored
 from tests.truth import Truth, assert_same
 
-NAMESPACES = (0, 10)
-NOW = datetime(2026, 2, 3, 5, 40, tzinfo=UTC)
+NAMESPACES, NOW = (0, 10), datetime(2026, 2, 3, 5, 40, tzinfo=UTC)
 
 
 def test_pages_of_this_moment_are_the_truth_before_and_after_their_hour_is_loaded(tmp_path, monkeypatch):

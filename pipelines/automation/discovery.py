@@ -326,8 +326,15 @@ def archived_snapshots(dataset: Dataset, settings: Settings) -> tuple[list[str],
     return found, failures
 
 
-def reference_due(layout: Layout, now: datetime) -> bool:
-    """Return True if a reference list is missing or at least a day old."""
-    paths = [layout.list_archive(dataset) for dataset in datasets.datasets(Family.LIST)]
+def reference_due(layout: Layout, warehouse: Warehouse, now: datetime) -> bool:
+    """Return True if a reference list is missing, at least a day old, or not loaded."""
+    lists = datasets.datasets(Family.LIST)
+    paths = [layout.list_archive(dataset) for dataset in lists]
     oldest = now - REFERENCE_AGE
-    return any(not path.exists() or datetime.fromtimestamp(path.stat().st_mtime, UTC) < oldest for path in paths)
+    if any(not path.exists() or datetime.fromtimestamp(path.stat().st_mtime, UTC) < oldest for path in paths):
+        return True
+    # an interrupted run can leave lists that are archived but not loaded
+    if not warehouse.build_path.exists():
+        return True
+    with warehouse.opened(published=False) as build:
+        return not all(map(build.has_rows, lists))

@@ -223,7 +223,8 @@ def _show_dry_run(
         for p, hour, record, size, is_missing in found
     ]
     terminal.show(("table", "hour (UTC)", "project", "namespace", "bytes", "to fetch"), rows, varying=("table",))
-    lists = " and the reference lists" if reference_due(layout, datetime.now(UTC)) else ""
+    is_due = reference_due(layout, Warehouse(settings.data), datetime.now(UTC))
+    lists = " and the reference lists" if is_due else ""
     every: list[Any] = [*hourly, *snapshots]
     file_count, byte_count = sum(len(plan.missing) for plan in every), sum(plan.missing_bytes for plan in every)
     disk_bytes = sum(plan.missing_bytes for plan in hourly) * DISK_FACTOR + sum(plan.disk_bytes for plan in snapshots)

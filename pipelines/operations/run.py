@@ -26,7 +26,7 @@ from resources.enterprise.errors import EnterpriseError, NotPublishedYet, Retent
 from resources.formatting import counted, hour_text
 from resources.lake import Layout
 from resources.settings import Settings, SettingsError
-from resources.warehouse import WarehouseBusyError
+from resources.warehouse import Warehouse, WarehouseBusyError
 
 #: First and maximum delay in seconds between two attempts to reach a host. The delay doubles after each attempt.
 WAIT_SECONDS = (1.0, 60.0)
@@ -129,9 +129,10 @@ def run(
             f"{hour_text(hours[0])} UTC is before {hour_text(first)}, the mirror's first hour. Nothing was done. "
             "Choose later hours. If older hours are archived, set WME_FIRST_HOUR."
         )
-    if refresh_reference is None:
-        refresh_reference = discovery.reference_due(Layout(settings.data), datetime.now(UTC))
     with _run_here(settings, hours, say, **overrides) as here:
+        if refresh_reference is None:
+            layout, warehouse = Layout(settings.data), Warehouse(settings.data)
+            refresh_reference = discovery.reference_due(layout, warehouse, datetime.now(UTC))
         if refresh_reference:
             here.execute("Reference lists", jobs.REFERENCE)
         for dataset, names in (snapshots or {}).items():

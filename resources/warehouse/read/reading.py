@@ -82,6 +82,10 @@ class Reader:
         found = dict(self._build(" UNION ALL ".join(counts), [project_id]))
         return {table: found[table] for table in tables if found[table]}
 
+    def has_rows(self, dataset: Dataset) -> bool:
+        """Return True if a dataset's table contains rows."""
+        return bool(self._build(f"SELECT EXISTS (FROM {identifier(dataset.name)})")[0][0])
+
     def dropped_in(self, project_id: str) -> int:
         """Return the number of compacted files that still contain masked rows of a project."""
         query = "SELECT count(DISTINCT lake_path) FROM internal.hidden_rows WHERE file_row IS NULL AND project_id = ?"

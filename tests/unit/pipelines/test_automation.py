@@ -37,8 +37,7 @@ def keys(defs, job):
 def test_a_declared_dataset_is_in_the_jobs_and_sensors_of_its_family():
     more = [named(datasets.ARTICLE_CHANGES, "file_changes"), named(datasets.SNAPSHOT_ARTICLES, "kept_pages")]
     with also(*more, replace(named(datasets.LISTS[0], "licences"), archive="reference")):
-        defs = build_defs(Settings())
-        built = build_sensors(Settings(), datasets.datasets(), Prefix())
+        defs, built = build_defs(Settings()), build_sensors(Settings(), datasets.datasets(), Prefix())
     sensors = {one.name: {target.job_name for target in one.targets} for one in built}
     changes = {"archive/file_changes", "lake/file_changes", "warehouse/file_changes"}
     assert changes < keys(defs, "hours") < keys(defs, "hour_to_published")

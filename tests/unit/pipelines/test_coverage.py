@@ -20,8 +20,7 @@ from resources.warehouse import Warehouse
 from resources.warehouse.read import coverage
 from tests.builds import lay
 
-NOW = datetime(2026, 3, 4, 15, 20, tzinfo=UTC)
-NEWEST = datetime(2026, 3, 4, 14, tzinfo=UTC)
+NOW, NEWEST = datetime(2026, 3, 4, 15, 20, tzinfo=UTC), datetime(2026, 3, 4, 14, tzinfo=UTC)
 SINCE = NEWEST - timedelta(hours=47)
 LOST = "The service no longer has it."
 UNKNOWN = "Nothing is recorded about this hour. A run fetches the hour while the service keeps its file."
@@ -49,8 +48,7 @@ def publish(blank, tmp_path):
                 if letter == " ":
                     continue
                 state = STATES["l" if letter == "r" else letter]
-                count = 100 if state == HourState.LOADED else None
-                reason = LOST if letter in "mp" else None
+                count, reason = 100 if state == HourState.LOADED else None, LOST if letter in "mp" else None
                 loads = {"l": 1, "r": 2}.get(letter)
                 rows.append([NEWEST - timedelta(hours=back), project, 0, state.value, count, None, loads, NOW, reason])
         if rows:

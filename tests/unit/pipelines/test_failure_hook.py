@@ -19,8 +19,7 @@ from resources import settings as settings_module
 from resources.settings import Settings, SettingsError
 from tests.unit.enterprise.loopback import Loopback, Reply, Sender
 
-KEY = "s3cret-key-of-the-webhook"
-PASSWORD = "Passw0rd-of-the-account"
+KEY, PASSWORD = "s3cret-key-of-the-webhook", "Passw0rd-of-the-account"
 
 
 @pytest.fixture

@@ -19,8 +19,7 @@ from tests.unit.assets.conftest import listed, record, write_set
 from tests.unit.warehouse.conftest import START, Clock, Lake
 
 GOOD = [json.dumps(record(number)).encode() for number in range(9)]
-FRENCH = [json.dumps(record(number, "frwiki")).encode() for number in range(3)]
-SNAPSHOT = "enwiki_namespace_0"
+FRENCH, SNAPSHOT = [json.dumps(record(number, "frwiki")).encode() for number in range(3)], "enwiki_namespace_0"
 
 
 class Folder:

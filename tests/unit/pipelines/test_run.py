@@ -6,6 +6,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -35,8 +36,7 @@ from tests.unit.enterprise.loopback import json_reply
 from tests.unit.warehouse.conftest import Clock as Late
 from tests.unit.warehouse.conftest import Lake
 
-ONE = timedelta(hours=1)
-NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+ONE, NOW = timedelta(hours=1), datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("lag", range(6))
@@ -57,27 +57,32 @@ def test_a_service_that_lags_by_more_is_not_searched_for_ever(client, clock, fak
 
 
 @pytest.mark.parametrize("table", [table.name for table in REFERENCE_TABLES])
-def test_reference_lists_are_due_when_one_is_absent_or_a_day_old(tmp_path, table):
-    layout = Layout(tmp_path)
-    assert discovery.reference_due(layout, NOW)
+def test_reference_lists_are_due_when_one_is_absent_or_a_day_old_or_not_loaded(tmp_path, table):
+    layout, lake, warehouse = Layout(tmp_path), Lake(tmp_path), Warehouse(tmp_path, lock_timeout=5.0)
+    is_due = partial(discovery.reference_due, layout, warehouse, NOW)
+    assert is_due()
 
     def put(name, age):
-        path = layout.list_archive(named(name))
+        path, moment = layout.list_archive(named(name)), (NOW - age).timestamp()
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"[]")
-        moment = (NOW - age).timestamp()
         os.utime(path, (moment, moment))
 
     for one in REFERENCE_TABLES:
         put(one.name, ONE)
-    assert not discovery.reference_due(layout, NOW)
+    assert (is_due(), warehouse.build_path.exists()) == (True, False)
+    for one in sorted(REFERENCE_TABLES, key=lambda one: one.name == table):
+        assert is_due()
+        row = {one.key[0]: 0 if one.name == "namespaces" else "x"}
+        warehouse.load_list(named(one.name), lake.reference(one.name, [row]))
+    assert not is_due()
     put(table, discovery.REFERENCE_AGE)
-    assert not discovery.reference_due(layout, NOW)
+    assert not is_due()
     put(table, discovery.REFERENCE_AGE + timedelta(seconds=1))
-    assert discovery.reference_due(layout, NOW)
+    assert is_due()
     assert timedelta(hours=12) < discovery.REFERENCE_AGE < timedelta(days=8)
     layout.list_archive(named(table)).unlink()
-    assert discovery.reference_due(layout, NOW)
+    assert is_due()
 
 
 def serve(fake, *places, wrong=None):

@@ -149,8 +149,7 @@ def test_how_far_the_stream_is_kept(mirror):
     )
     found = json.loads(json.dumps(statuses.as_json(running)))["stream"]
     assert (found["is_running"], found["lag_seconds"], found["events_per_second"]) == (True, 5.0, 0.02)
-    parts = {name: (*one.values(),) for name, one in found["partitions"].items()}
-    late = older.isoformat()
+    parts, late = {name: (*one.values(),) for name, one in found["partitions"].items()}, older.isoformat()
     assert parts == {"7": (42, 1, newest.isoformat()), "8": (2, 2, late), "9": (6, 0, late)}
     assert (found["newest_published_at"], found["kept_until"]) == (newest.isoformat(), newest.isoformat())
     assert (found["run"]["reconnect_count"], found["run"]["connection_count"]) == (3, 10)
@@ -161,8 +160,7 @@ def test_how_far_the_stream_is_kept(mirror):
         (0.17, "The stream has not been read since 2026-11-01 04:59:55 UTC. The service retains its events until "),
         (50, "The stream was last read at 2026-11-01 04:59:55 UTC, and the service no longer"),
     ):
-        report = mirror.status(4 + hours)
-        told = "not running; last event 2026-11-01 04:59:55 UTC; last run: 2 events"
+        report, told = mirror.status(4 + hours), "not running; last event 2026-11-01 04:59:55 UTC; last run: 2 events"
         assert dict(report.facts)["stream"].startswith(told)
         told = [trouble for trouble in report.troubles if "the stream" in trouble.lower()]
         assert [one.startswith(beginning or "") for one in told] == ([] if beginning is None else [True])
@@ -237,8 +235,7 @@ def two(tmp_path_factory):
 def test_each_figure_of_the_status_is_a_metric(two):
     now = two.lake.hour(5)
     status = two.status(4, projects=("enwiki", "frwiki"), min_free_gb=0)
-    samples = parsed(metrics.text(status, now))
-    told = statuses.as_json(status)
+    samples, told = parsed(metrics.text(status, now)), statuses.as_json(status)
     assert told["figures"].keys() == metrics.FIGURES.keys()
     for name, (metric, _) in metrics.FIGURES.items():
         value = told["figures"][name]

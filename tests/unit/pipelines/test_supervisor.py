@@ -108,8 +108,7 @@ def test_a_group_that_has_ended_is_not_waited_for_and_one_that_ignores_it_is_kil
     trap, most = {signal.SIGTERM: ("", 60.0), signal.SIGKILL: ("trap '' TERM; ", 0.0)}[number]
     monkeypatch.setattr(supervisor, "END_SECONDS", most)
     words = ["sh", "-c", f"{trap}echo; exec sleep 90"]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True)
-    polls = []
+    process, polls = subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True), []
 
     def sleep(seconds):
         polls.append(seconds)

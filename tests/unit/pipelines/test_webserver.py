@@ -9,8 +9,7 @@ from pipelines.process.webserver import guarded, with_report
 from resources import settings
 from resources.settings import SettingsError
 
-JSON = {"content-type": "application/json"}
-OWN = {"host": "127.0.0.1:3000"}
+JSON, OWN = {"content-type": "application/json"}, {"host": "127.0.0.1:3000"}
 PUBLIC = ("mirror.example.org", "ops.example.org:8443")
 MUTATION = "mutation { launchRun { __typename } }"
 

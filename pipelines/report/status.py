@@ -181,6 +181,12 @@ def _tell_published(report: Status, warehouse: Reader, path: Path, settings: Set
             f"{counted(counts[3], 'loaded file')} {'has' if counts[3] == 1 else 'have'} not been applied to "
             "`articles`. Run `wme run` to apply all loaded files."
         )
+    lake = str(Layout(settings.data).lake.resolve())
+    if (written := about.get("lake_root", lake)) != lake:
+        report.troubles.append(
+            f"The published file refers to lake files in {written}, but the lake is in {lake}. Queries of "
+            "`article_bodies` and of other tables in the lake fail. Run `wme relocate` to update the paths."
+        )
     faulty = warehouse.faulty_lake_files(published=True)
     report.figures["missing_lake_file_count"] = len(faulty)
     if faulty:

@@ -21,7 +21,7 @@ from resources.lake import Layout, convert
 from resources.lake.live import LiveLake
 from resources.settings import Settings
 from resources.tables import ARTICLE_CHANGES, NO_SNAPSHOT, HourState
-from resources.warehouse import HourStatus
+from resources.warehouse import HourStatus, Warehouse
 from resources.warehouse.database.connect import Connector
 from tests.local_cluster import free_port
 from tests.unit.lake.conftest import Lake as Archives
@@ -105,6 +105,11 @@ def test_lake_files_that_are_gone_are_told_until_they_are_made_again(mirror):
     assert text.startswith("1 lake file missing from the published file is available again.")
     mirror.publish()
     assert mirror.status(1, min_free_gb=0).troubles == []
+    was = mirror.data / "lake"
+    mirror.data = mirror.data.rename(mirror.data.with_name("moved"))
+    (text,) = mirror.status(1, min_free_gb=0).troubles
+    assert text.startswith(f"The published file refers to lake files in {was}, but the lake is in {mirror.data}/lake. ")
+    assert (Warehouse(mirror.data).relocate(), mirror.status(1, min_free_gb=0).troubles) == (3, [])
 
 
 def test_loaded_files_that_no_article_knows_are_told(mirror, monkeypatch):

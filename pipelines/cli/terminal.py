@@ -22,6 +22,7 @@ from rich.text import Text
 from resources import datasets
 from resources.datasets import Dataset, Family
 from resources.engine import Reporter, line_reporter
+from resources.enterprise.models import in_range
 from resources.formatting import amount_text, printable, value_text
 from resources.settings import ENV_FILE, SettingsError, read_data
 from resources.settings import read as read_settings
@@ -176,10 +177,9 @@ def show(
 
 def hour(value: str) -> datetime:
     """Parse an hour (UTC) in ISO 8601, in the format of printed tables, or as a Dagster partition key."""
-    # Python cannot calculate with moments after the year 9999
-    found = re.fullmatch(r"(?!9999)(\d{4}-\d\d-\d\d)[T -](\d\d)(:00(:00)?)?Z?", value)
+    found = re.fullmatch(r"(\d{4}-\d\d-\d\d)[T -](\d\d)(:00(:00)?)?Z?", value)
     try:
-        return datetime.fromisoformat(f"{found[1]}T{found[2]}:00+00:00" if found else "")
+        return in_range(datetime.fromisoformat(f"{found[1]}T{found[2]}:00+00:00" if found else ""))
     except ValueError:
         raise click.BadParameter(f"{value!r} is not a valid hour. A valid example is 2026-11-20T05 (UTC).") from None
 

@@ -15,6 +15,7 @@ from pydantic_core import PydanticUseDefault
 
 from resources.enterprise import Service
 from resources.enterprise.errors import InvalidRequest
+from resources.enterprise.models import in_range
 from resources.errors import MirrorError
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
@@ -109,7 +110,7 @@ def publication(text: str) -> timedelta | None:
 
 
 def hour(text: str) -> datetime:
-    return datetime.strptime(text, "%Y-%m-%dT%H").replace(tzinfo=UTC)
+    return in_range(datetime.strptime(text, "%Y-%m-%dT%H").replace(tzinfo=UTC))
 
 
 def file(text: str) -> Path:

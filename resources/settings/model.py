@@ -187,7 +187,7 @@ class Settings(BaseModel):
         examples=["run"],
     )
     storage_version: Annotated[
-        Annotated[str, StringConstraints(pattern=r"^v[0-9]+\.[0-9]+\.[0-9]+$")] | None,
+        Literal["v1.5.0", "v2.0.0"] | None,
         Write("a DuckDB storage version, either v1.5.0 or v2.0.0"),
     ] = Field(
         None,

@@ -47,6 +47,10 @@ class BackupDiskFullError(BackupError, DiskFullError):
     """The destination disk is full."""
 
 
+class UnreadableFileError(BackupError):
+    """A file to copy exists but could not be read."""
+
+
 class _Facts(BaseModel):
     """Content of `backup.json`."""
 
@@ -240,17 +244,24 @@ def is_finished(part: str) -> bool:
 
 
 def copy(source: Source, target: Path, advance: Callable[[float], None]) -> str:
-    """Copy a file atomically, and return the copy's MD5. Raises FileNotFoundError if the file was removed."""
+    """Copy a file atomically, and return the copy's MD5.
+
+    Raises FileNotFoundError if the file was removed, or UnreadableFileError.
+    """
     unfinished = target.with_name(f".{target.name}.tmp")
     target.parent.mkdir(parents=True, exist_ok=True)
     # writing through an existing link of this name would overwrite another file
     unfinished.unlink(missing_ok=True)
     changed = source.mtime_ns
-    if source.write is None:
-        digest, changed = copy_bytes(source.path, unfinished, advance)
-    else:
-        source.write(unfinished)
-        digest = files.md5_of(unfinished, advance)
+    try:
+        if source.write is None:
+            digest, changed = copy_bytes(source.path, unfinished, advance)
+        else:
+            source.write(unfinished)
+            digest = files.md5_of(unfinished, advance)
+    except UnreadableFileError:
+        unfinished.unlink(missing_ok=True)
+        raise
     if changed is not None:
         os.utime(unfinished, ns=(changed, changed))
     unfinished.replace(target)
@@ -260,16 +271,33 @@ def copy(source: Source, target: Path, advance: Callable[[float], None]) -> str:
 def copy_bytes(source: Path, target: Path, advance: Callable[[float], None]) -> tuple[str, int]:
     """Copy the bytes that a file has when it is opened. Return the copy's MD5 and the file's modification time."""
     digest = files.new_md5()
-    with files.opened(source) as reader, target.open("xb") as writer:
+    with reading(source):
+        reader = files.opened(source)
+    with reader, target.open("xb") as writer:
         seen = os.fstat(reader.fileno())
         left = seen.st_size
         # bytes appended during the copy belong to the next copy
-        while left and (block := reader.read(min(left, _BLOCK_BYTES))):
+        while left:
+            with reading(source):
+                block = reader.read(min(left, _BLOCK_BYTES))
+            if not block:
+                break
             writer.write(block)
             digest.update(block)
             advance(len(block))
             left -= len(block)
     return digest.hexdigest(), seen.st_mtime_ns
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Raise UnreadableFileError, and not the error of a full or broken destination, if a file cannot be read."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise UnreadableFileError(f"{path} cannot be read ({error.strerror}).") from error
 
 
 def link(existing: Path, target: Path) -> bool:

@@ -16,7 +16,7 @@ import stat
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,7 @@ from resources.data_folder import copying, origin_of
 from resources.datasets.paths import ARCHIVE
 from resources.engine import Reporter
 from resources.enterprise import Sidecar
+from resources.errors import clause
 from resources.formatting import counted, listed, size_text
 from resources.lake import Layout
 from resources.warehouse import Warehouse, named_in
@@ -78,6 +79,15 @@ class Taken:
     gone: Counter[str]
     removed: list[Path]
     problems: tuple[str, ...]
+
+
+@dataclass
+class _Faults:
+    """Names of damaged databases, damaged archives, and unreadable files. Only the databases are backed up."""
+
+    broken: list[str] = field(default_factory=list)
+    damaged: list[str] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
 
 
 def plan(data: files.StrPath, destination: files.StrPath) -> Plan:
@@ -145,8 +155,7 @@ def take(
     unfinished = destination / UNFINISHED
     previous, known = listed_in(found)
     planned = _plan(data, previous)
-    damaged: list[str] = []
-    broken: list[str] = []
+    faults = _Faults()
     with copying(data), store.reporting_full(destination, _KEPT), _alone(destination):
         if not os.path.lexists(unfinished):
             unfinished.mkdir()
@@ -163,7 +172,7 @@ def take(
                 f"{destination}. Nothing more was copied. {_KEPT}"
             )
         with reporter("copy", planned.copied_bytes, "B") as advance:
-            count, size = _fill(unfinished, previous, known, _sources(data, broken), damaged, advance)
+            count, size = _fill(unfinished, previous, known, _sources(data, faults.broken), faults, advance)
         store.complete(unfinished, service, count, size)
         # one sync for all files
         os.sync()
@@ -176,7 +185,7 @@ def take(
         unfinished.rename(target)
         files.sync(destination)
     known.digest_of(None)
-    problems = tuple(_problems(target, broken, damaged))
+    problems = tuple(_problems(target, faults))
     # an older backup may contain the files that are missing here
     removed = [] if keep is None or problems else remove_older(destination, keep)
     return Taken(store.find(target), planned, known.skipped, removed, problems)
@@ -236,7 +245,10 @@ def _copy_database(source: Source, broken: list[str], target: Path) -> None:
             contextlib.closing(sqlite3.connect(target)) as duplicate,
         ):
             database.backup(duplicate, progress=wait)
-    except sqlite3.OperationalError:
+    except sqlite3.OperationalError as error:
+        # SQLite creates files beside a database to read it
+        if error.sqlite_errorname.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN")):
+            raise store.UnreadableFileError(f"{path} cannot be read ({clause(error)}).") from error
         raise
     except sqlite3.DatabaseError:
         shutil.copyfile(path, target)
@@ -248,12 +260,13 @@ def _fill(
     previous: Backup | None,
     known: Listing,
     sources: Iterable[Source],
-    damaged: list[str],
+    faults: _Faults,
     advance: Callable[[float], None],
 ) -> tuple[int, int]:
     """Link or copy all files and write a list of them. Return the files' number and total size in bytes.
 
-    Files whose copies do not match a verified digest are added to `damaged` and are not backed up.
+    Files that cannot be read, or whose copies do not match a verified digest, are added to `faults` and are not backed
+    up.
     """
     count = size = 0
     with (unfinished / SUMS).open("w") as sums:
@@ -263,12 +276,17 @@ def _fill(
             if before is None or not (source.is_same(before) and link(before, target)):
                 try:
                     digest = _copied(source, target, advance)
-                except FileNotFoundError:  # replaced or removed since
+                except (FileNotFoundError, store.UnreadableFileError) as error:
+                    if isinstance(error, store.UnreadableFileError):  # otherwise replaced or removed since
+                        faults.unreadable.append(source.name)
                     target.unlink(missing_ok=True)
                     continue
-                sidecar = Sidecar.read(source.path) if source.name.endswith(f".{ARCHIVE}") else None
+                sidecar = None
+                # an unreadable sidecar is reported as a separate file
+                with contextlib.suppress(OSError):
+                    sidecar = Sidecar.read(source.path) if source.name.endswith(f".{ARCHIVE}") else None
                 if sidecar is not None and sidecar.version != digest:
-                    damaged.append(source.name)
+                    faults.damaged.append(source.name)
                     target.unlink()
                     continue
             sums.write(f"{digest}  {source.name}\n")
@@ -280,7 +298,9 @@ def _copied(source: Source, target: Path, advance: Callable[[float], None]) -> s
     """Copy a file unless a killed backup has already copied it. Return the file's MD5."""
     if source.write is None and source.is_same(target):
         digest = files.md5_of(target, advance)
-        if files.md5_of(source.path) == digest:
+        with store.reading(source.path):
+            is_copy = files.md5_of(source.path) == digest
+        if is_copy:
             return digest
     return store.copy(source, target, advance)
 
@@ -314,7 +334,14 @@ def remove_older(destination: Path, keep: int) -> list[Path]:
     return older
 
 
-def _problems(backup: Path, broken: list[str], damaged: list[str]) -> Iterator[str]:
+def _problems(backup: Path, faults: _Faults) -> Iterator[str]:
+    broken, damaged, unreadable = faults.broken, faults.damaged, faults.unreadable
+    if unreadable:
+        yield (
+            f"{counted(len(unreadable), 'file')} could not be read and {'was' if len(unreadable) == 1 else 'were'} "
+            f"skipped ({listed(unreadable, _SHOWN)}). Make the user who runs this command the owner of the data folder "
+            "(chown), or check the disk. Then repeat the backup. An older backup might contain the skipped files."
+        )
     if broken:
         yield (
             f"{counted(len(broken), 'database')} in Dagster's history {'is' if len(broken) == 1 else 'are'} damaged "
@@ -334,6 +361,8 @@ def _problems(backup: Path, broken: list[str], damaged: list[str]) -> Iterator[s
         for name in paths:
             with contextlib.suppress(FileNotFoundError, files.UnusableFileError):
                 sizes[name] = files.within(backup / "lake", name).stat().st_size
+        if any(f"lake/{name}" in unreadable for name in paths):
+            continue
         lost = [name for name in paths if name not in sizes]
         # a group with the wrong total size has a wrong file
         missing += lost or (paths if sum(sizes.values()) != size else [])

@@ -136,7 +136,7 @@ def _restore_files(backup: Backup, data: Path, advance: Callable[[float], None])
                 source = Source(name, original, seen.st_size, seen.st_mtime_ns)
                 is_complete = source.is_same(target) and files.md5_of(target, advance) == digest
                 is_complete = is_complete or store.copy(source, target, advance) == digest
-            except FileNotFoundError:
+            except (FileNotFoundError, store.UnreadableFileError):
                 is_complete = False
             if is_complete:
                 done.file_count += 1

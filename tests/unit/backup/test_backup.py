@@ -7,7 +7,7 @@ import sqlite3
 from contextlib import closing, nullcontext
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 
 import pytest
 
@@ -15,7 +15,7 @@ from pipelines.operations import backup as taking
 from pipelines.operations import restore as restoring
 from resources import backup as backups
 from resources import files
-from resources.backup import BackupDiskFullError, BackupError, walk
+from resources.backup import BackupDiskFullError, BackupError, UnreadableFileError, walk
 from resources.data_folder import BackupUnderWayError, copying, removing
 from resources.engine import line_reporter
 
@@ -178,13 +178,42 @@ def test_databases_are_copied_with_their_logs_and_a_damaged_one_as_it_is(data, t
     assert last.samefile(same), "the log is of the same time, and its rows make the copy longer"
     with closing(sqlite3.connect(last)) as duplicate:
         assert duplicate.execute("SELECT length(run_id) FROM runs").fetchall() == [(9000,)]
-    with pytest.raises(sqlite3.OperationalError, match="unable to open"):  # which is no damage, to be copied as it is
+    with pytest.raises(UnreadableFileError, match="unable to open"):  # which is no damage, to be copied as it is
         taking._copy_database(SimpleNamespace(path=last), [], tmp_path)
     (history / "runs.db").write_bytes(b"no database" * 100)
     taken = taking.take(data, to, QUIET, keep=1)
     assert taken.problems[0].startswith("1 database in Dagster's history is damaged (dagster/history/runs.db). ")
     assert (taken.backup.path / "dagster/history/runs.db").read_bytes() == b"no database" * 100
     assert (taken.removed, len(backups.completed(to))) == ([], 5)
+
+
+def test_what_cannot_be_read_is_named_and_all_else_is_copied(data, tmp_path, monkeypatch):
+    first, own, refused = take(data, tmp_path / "to").backup, files.opened, {"refused"}
+    names = ["dagster/history/runs.db", "archive/whole", "archive/torn", "archive/refused"]
+    for name in names:
+        (data / name).parent.mkdir(parents=True, exist_ok=True)
+        (data / name).write_bytes(b"some bytes")
+    locked = sqlite3.OperationalError("attempt to write a readonly database")
+    locked.sqlite_errorname = "SQLITE_READONLY_DIRECTORY"
+    monkeypatch.setattr(sqlite3, "connect", Mock(side_effect=locked))
+    half = own(data / "archive/torn")
+    torn = MagicMock(wraps=half, read=Mock(side_effect=[b"some", OSError(errno.EIO, "Input/output error")]))
+    torn.__exit__.side_effect = lambda *_: half.close()
+
+    def opened(path, **more):
+        if path.name in refused:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return torn if path.name == "torn" else own(path, **more)
+
+    monkeypatch.setattr(files, "opened", opened)
+    taken = taking.take(data, tmp_path / "to", QUIET, keep=1)
+    del names[1]
+    told = f"3 files could not be read and were skipped ({', '.join(names)}). Make the user"
+    assert (len(taken.problems), taken.problems[0].startswith(told), taken.removed) == (1, True, [])
+    found = {path.relative_to(taken.backup.path).as_posix() for path in taken.backup.path.rglob("*") if path.is_file()}
+    assert found == {*FILES, "lake/t-2/b.parquet", "archive/whole", "MD5SUMS", "backup.json"}
+    refused.add("b.parquet")
+    assert restore(first, tmp_path / "restored").damaged == ["lake/t-2/b.parquet"]
 
 
 def test_a_full_disk_keeps_what_is_complete(data, tmp_path, monkeypatch):

@@ -8,8 +8,7 @@ from typing import NamedTuple
 from tests.unit.lake.conftest import put
 from tests.unit.lake.test_bad_lines import BAD_LINES
 
-NOW = datetime(2026, 11, 1, 5, 30, tzinfo=UTC)
-SCOPE = [("enwiki", 0)]
+NOW, SCOPE = datetime(2026, 11, 1, 5, 30, tzinfo=UTC), [("enwiki", 0)]
 #: Far apart, as a poisoned event of another partition could not be told from a good one otherwise.
 PARTITIONS = {0: 0, 7: 10**11, 24: 2 * 10**11, 49: 3 * 10**11}
 

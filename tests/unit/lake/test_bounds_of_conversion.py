@@ -199,8 +199,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_memory_of_a_conversion_is_bounded(tmp_path, case):
     pieces, (row_count, reject_count, bound) = CASES[case]
-    size = archive_of(tmp_path / "a.tar.gz", pieces)
-    found = converted(tmp_path, 2, 1, 0)
+    size, found = archive_of(tmp_path / "a.tar.gz", pieces), converted(tmp_path, 2, 1, 0)
     assert found["made"] == [[row_count, reject_count, size]]
     assert found["peak"] < bound << 20, found
 

@@ -13,8 +13,7 @@ from resources.lake import Archive, convert
 from resources.lake.live import LiveLake
 from tests.unit.lake.conftest import page_record
 
-DAY = timedelta(days=1)
-FAR = "9999-12-31T23:59:59.999999Z"
+DAY, FAR = timedelta(days=1), "9999-12-31T23:59:59.999999Z"
 
 
 def at(moment: datetime) -> str:

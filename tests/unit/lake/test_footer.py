@@ -46,8 +46,7 @@ def test_all_readers_see_the_same_rows(tmp_path, batches_of, sizes):
     import polars as pl
 
     batches = batches_of(sizes)
-    path = written(tmp_path / "joined.parquet", batches)
-    expected = pa.Table.from_batches(batches, TABLE.schema)
+    path, expected = written(tmp_path / "joined.parquet", batches), pa.Table.from_batches(batches, TABLE.schema)
 
     file = pq.ParquetFile(path, page_checksum_verification=True)
     assert file.read().equals(expected)
@@ -68,8 +67,7 @@ def test_the_footer_says_what_one_writer_would_have_said(tmp_path, batches_of, m
     monkeypatch.setattr("resources.lake.parquet.writer._UNPACKED_BYTES", 0)
     batches = batches_of((60, 80, 200))
     path = written(tmp_path / "joined.parquet", batches)
-    sink = io.BytesIO()
-    narrow = [column.name for column in TABLE if not column.body]
+    sink, narrow = io.BytesIO(), [column.name for column in TABLE if not column.body]
     options = {"use_dictionary": narrow, "write_statistics": narrow, "write_page_checksum": True, "store_schema": False}
     with pq.ParquetWriter(sink, TABLE.schema, compression="zstd", compression_level=3, **options) as writer:
         for one in batches:

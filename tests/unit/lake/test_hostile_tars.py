@@ -17,8 +17,7 @@ END = bytes(1024)
 
 def header(name: str | bytes, size: int, kind: bytes = tarfile.REGTYPE, **fields: bytes) -> bytes:
     """One header of 512 bytes with a checksum that is right; `size_field` replaces the twelve bytes of the size."""
-    text = name.encode("utf-8", "surrogateescape") if isinstance(name, str) else name
-    data = bytearray(512)
+    text, data = name.encode("utf-8", "surrogateescape") if isinstance(name, str) else name, bytearray(512)
     data[: len(text[:100])] = text[:100]
     data[100:108] = b"0000644\0"
     data[124:136] = fields.get("size_field") or b"%011o\0" % size

@@ -49,8 +49,7 @@ def test_null_absent_and_left_out_are_null_and_unknown_fields_beside_it_go_to_ex
 
 
 def test_what_is_not_json_is_rejected(how):
-    lines = [f'{START},"sections":{text}}}' for _, text in REFUSED]
-    good = f'{START},"sections":[1]}}'
+    lines, good = [f'{START},"sections":{text}}}' for _, text in REFUSED], f'{START},"sections":[1]}}'
     rows = read("".join(f"{bad}\n{good}\n" for bad in lines).encode(errors="surrogateescape"))
     assert rows.batch.column("sections_json").to_pylist() == ["[1]"] * len(lines)
     assert [raw.decode(errors="surrogateescape") for raw in rows.rejects["raw"].to_pylist()] == lines

@@ -6,8 +6,7 @@ import pytest
 from resources.datasets import ARTICLE_CHANGES, named, paths
 from resources.lake import Archive, Layout
 
-LAYOUT = Layout(Path("data"))
-HOUR = datetime(2026, 11, 19, 5, tzinfo=UTC)
+LAYOUT, HOUR = Layout(Path("data")), datetime(2026, 11, 19, 5, tzinfo=UTC)
 DIGEST = "0123456789abcdef"
 
 

@@ -111,8 +111,7 @@ def test_errors_of_the_disk_are_told_apart():
 
 
 def test_a_system_that_takes_few_bytes_at_once_gets_them_all(lake, monkeypatch):
-    whole = lake.convert(*(lake.record(n) for n in range(20)))
-    write = os.write
+    whole, write = lake.convert(*(lake.record(n) for n in range(20))), os.write
     with monkeypatch.context() as patch:
         patch.setattr("resources.lake.parquet.writer.os.write", lambda handle, data: write(handle, data[:1000]))
         other = lake.elsewhere("other").convert(*(lake.record(n) for n in range(20)))

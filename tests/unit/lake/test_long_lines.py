@@ -69,8 +69,7 @@ def test_lines_of_every_length_become_rows_or_rejects_whole(lake, rows):
 
 @pytest.mark.usefixtures("short_limits")
 def test_the_same_lines_give_the_same_files(lake):
-    data = b"\n".join(lines_of(lake, random.Random(7), 30))
-    files = set()
+    data, files = b"\n".join(lines_of(lake, random.Random(7), 30)), set()
     for name, workers in (("one", 1), ("three", 3), ("again", 3)):
         there = lake.elsewhere(name)
         made = convert(there.archive(data), there.layout, record_bytes_max=10_000, workers=workers)

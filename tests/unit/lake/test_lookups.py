@@ -15,16 +15,14 @@ def test_a_look_up_reads_one_row_group_of_many(lake):
     for column, value in (("name", "Page 117"), ("article_id", 217)):
         with duckdb.connect() as connection:
             found = connection.execute(probe, {"path": str(path), "column": column, "value": value}).fetchall()
-        opened = {group for (group,) in found}
-        groups = range(file.num_row_groups)
+        opened, groups = {group for (group,) in found}, range(file.num_row_groups)
         holding = [n for n in groups if value in file.read_row_group(n, [column])[column].to_pylist()]
         assert len(holding) == 1
         assert set(holding) <= opened
         assert len(opened) <= 3
 
         # the proof: with the column destroyed in all other row groups, the query still finds its row
-        data = bytearray(whole)
-        place = [field.name for field in file.schema_arrow].index(column)
+        data, place = bytearray(whole), [field.name for field in file.schema_arrow].index(column)
         for number in set(groups) - opened:
             chunk = file.metadata.row_group(number).column(place)
             assert chunk.path_in_schema == column

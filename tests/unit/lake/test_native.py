@@ -98,8 +98,7 @@ def test_a_line_may_end_anywhere_before_the_end_of_the_block(lake, decoder):
 def test_a_living_batch_is_never_written_over(lake, decoder):
     kept = [decode(decoder, lake.lines(lake.record(n, article_body={"html": f"<p>{n}</p>" * 1000}))) for n in range(5)]
     assert [one.batch.column("html")[0].as_py() for one in kept] == [f"<p>{n}</p>" * 1000 for n in range(5)]
-    part = kept[2].batch.column("html")
-    addresses = {one.batch.column("html").buffers()[2].address for one in kept}
+    part, addresses = kept[2].batch.column("html"), {one.batch.column("html").buffers()[2].address for one in kept}
     assert len(addresses) == 5
     del kept
     again = [decode(decoder, lake.lines(lake.record(9, article_body={"html": "z" * 7000}))) for _ in range(4)]

@@ -145,8 +145,7 @@ def test_a_version_that_is_replaced_or_loaded_from_other_files_meanwhile_is_not_
     assert (warehouse.commit_compaction(*arguments), count(warehouse, "compacted_files")) == (0, 0)
     before = content(warehouse, "articles")
     assert len(set(names(warehouse))) == 4
-    arguments = rewritten(mirror)
-    again = version_of(mirror.lake, 1)
+    arguments, again = rewritten(mirror), version_of(mirror.lake, 1)
     files = [replace(file, digest=hashlib.sha256(file.digest.encode()).hexdigest()) for file in again.files]
     again = replace(again, files=tuple(files))
     assert warehouse.load_snapshot(again, keep_replaced=0).changed

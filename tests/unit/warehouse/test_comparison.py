@@ -25,8 +25,7 @@ def events(lake, first=0, end=4):
     chance = random.Random(1)
     hours = {(hour, "enwiki", namespace): [] for hour in range(first, end) for namespace in (0, 14)}
     for minute in range(60 * first, 60 * end, 2):
-        page = chance.randint(1, 400)
-        kind = chance.choice(["update", "update", "delete", "visibility-change"])
+        page, kind = chance.randint(1, 400), chance.choice(["update", "update", "delete", "visibility-change"])
         row = lake.change(page, f"T {page}", minute, kind, abstract=chance.choice("abc"), html=f"<p>{minute}")
         hours[minute // 60, "enwiki", chance.choice([0, 0, 14])].append(row)
     return hours
@@ -96,8 +95,7 @@ def test_a_faultless_hour_has_no_difference_and_a_damaged_file_is_named(mirror):
     hours = events(mirror.lake)
     load(mirror, hours)
     assert compared(mirror) == {}
-    kept = stream(mirror, hours)
-    found = compare(mirror)
+    kept, found = stream(mirror, hours), compare(mirror)
     assert counts(found) == {(hour, namespace): NONE for hour in range(4) for namespace in (0, 14)}
     # of the last hour the stream has one half only, of the first one as well, and nothing is claimed of the rest
     assert {one.batch_hour.hour: one.is_partial for one in found} == {0: True, 1: False, 2: False, 3: True}

@@ -60,8 +60,7 @@ def rows(connection, query):
 
 def test_no_way_out(mirror, outside, monkeypatch):
     monkeypatch.chdir(outside)
-    before = tree(outside.parent)
-    lake = str(mirror.data / "lake")
+    before, lake = tree(outside.parent), str(mirror.data / "lake")
     write = f"COPY (SELECT 1) TO '{lake}/written.csv'"
     given = {"{lake}": lake, "{outside}": str(outside), "{write}": write, "{copy}": write.replace("'", "''")}
     with mirror.connect_published() as connection:

@@ -52,8 +52,7 @@ def test_states_follow_one_another_and_what_is_loaded_stays_loaded(lake, warehou
 
 
 def test_load_notes_the_statuses_of_the_others_in_the_same_transaction_and_hours_without_rows(lake, warehouse, status):
-    file = lake.file(0, [])
-    absent = status(0, HourState.ABSENT, "Not in the list.", project="frwiki")
+    file, absent = lake.file(0, []), status(0, HourState.ABSENT, "Not in the list.", project="frwiki")
     assert warehouse.load_hour(lake.hour(0), [file], [absent, status(0, HourState.MISSING)]).changed
     assert (states(warehouse, lake), states(warehouse, lake, "frwiki")) == ({0: "empty"}, {0: "absent"})
     for known, is_news in ((absent, False), (replace(absent, state=HourState.MISSING), True)):

@@ -226,11 +226,9 @@ def test_any_order_repetition_and_redo_gives_the_state_of_the_rule(lake, memory,
 def check(lake, memory, steps, order):
     """Load and apply the steps, and see the rule's state, in any order of the files. Returns what was seen."""
     memory.empty()
-    reached = set()
-    final = {}
+    reached, final = set(), {}
     for (key, one, two, *lists), again, apply in steps:
-        chunks = [[lake.change(**row) for row in rows] for rows in lists]
-        place = (key, one, two)
+        chunks, place = [[lake.change(**row) for row in rows] for rows in lists], (key, one, two)
         reached |= {"an hour" if isinstance(key, int) else "a snapshot"} | ({"done again"} if place in final else set())
         if isinstance(key, int):
             file = lake.file(key, chunks[0], one, two, rejects=[b"x"] * (len(chunks[0]) % 3))
@@ -251,8 +249,7 @@ def check(lake, memory, steps, order):
     assert memory.overlooked() == []
     rebuilt = memory.state()
     # an event of a title has one page id; where made-up rows give it two, no order tells which of them is newer
-    counting = memory.counting_rows()
-    articles = memory.rows("articles")
+    counting, articles = memory.counting_rows(), memory.rows("articles")
     moments = [START + timedelta(minutes=minute, microseconds=order.randrange(2)) for minute in (1, 3, 4, 6, 12, 20)]
     for moment in order.sample(moments, 1):
         rows = memory.counting_rows(moment)

@@ -14,8 +14,7 @@ from tests import asking_everything
 from tests.builds import close_all
 from tests.hostile_rows import HOUR, HostileMirror, Raw, encode
 
-ENTITIES = datasets.SNAPSHOT_ENTITIES
-LAST = "9999-12-31T23:59:59.999999Z"
+ENTITIES, LAST = datasets.SNAPSHOT_ENTITIES, "9999-12-31T23:59:59.999999Z"
 #: Views that show no row of these records: no lookup here found nothing, and no run of a stream is noted.
 EMPTY = {"internal.looked_up", "internal.not_found", "internal.lake_stream_runs", "main.stream_runs"}
 

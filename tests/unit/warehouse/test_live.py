@@ -140,8 +140,7 @@ def test_an_open_reader_sees_what_has_come_since(make):
 
 def test_a_merged_file_counts_instead_of_those_in_it_once_every_query_finds_it(make, again):
     mirror, *_ = begun(make, again)
-    whole = live(mirror)
-    files = files_of(mirror.data / "lake" / LIVE_CHANGES)
+    whole, files = live(mirror), files_of(mirror.data / "lake" / LIVE_CHANGES)
     merged = files[0].path.with_name(name_of(files[0].first, files[-1].last))
     pq.write_table(pa.concat_tables([pq.read_table(file.path, partitioning=None) for file in files]), merged)
     counting = "SELECT parse_filename(filename) FROM internal.lake_live_files ORDER BY ALL"
@@ -213,8 +212,7 @@ def test_files_of_before_a_column_was_declared_and_a_folder_that_was_moved(make,
     count = "SELECT count(*) FILTER (abstract IS NULL), count(*) FROM live_changes"
     [(without, rows)] = mirror.warehouse.sql(count).rows
     assert 0 < without == count_in_file < rows
-    wanted = live(mirror)
-    moved = mirror.data.rename(tmp_path / "moved")
+    wanted, moved = live(mirror), mirror.data.rename(tmp_path / "moved")
     mirror.warehouse = Warehouse(moved, clock=mirror.warehouse._clock)
     mirror.warehouse.relocate()
     assert live(mirror) == wanted

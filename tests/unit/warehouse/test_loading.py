@@ -211,8 +211,7 @@ def test_reference_table_is_replaced_and_keeps_its_revision_when_equal(lake, war
 
 
 def test_titles_and_texts_are_data_never_sql(lake, warehouse):
-    name = "Robert'); DROP TABLE articles; --"
-    project = "o'wiki"
+    name, project = "Robert'); DROP TABLE articles; --", "o'wiki"
     warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, name, 1)], project)])
     warehouse.publish({"service": "it's"})
     assert warehouse.sql("SELECT name FROM articles WHERE project_id = ?", [project]).rows == [(name,)]
@@ -230,8 +229,7 @@ def test_what_changes_a_table_is_news_and_the_same_again_is_not(lake, warehouse)
 
     codes = lake.dataset("codes")
     lists = [lake.reference("codes", [{"code": "wiki", "name": name}]) for name in ("Wikipedia", "Wikis")]
-    shorter = lake.reference("codes", [])
-    gap = HourStatus(lake.hour(5), "enwiki", 0, HourState.EMPTY, "Because.")
+    shorter, gap = lake.reference("codes", []), HourStatus(lake.hour(5), "enwiki", 0, HourState.EMPTY, "Because.")
     other = [HourStatus(lake.hour(0), "frwiki", 0, HourState.ABSENT)]
     changes = {
         "the first hour": lambda: warehouse.load_hour(lake.hour(0), [lake.file(0, rows(0))]),

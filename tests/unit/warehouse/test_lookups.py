@@ -92,8 +92,7 @@ def test_a_page_of_a_rejected_line_is_asked_for_again_after_ten_minutes(lake, wa
     rejects = [b'{"name":"A","event": spoiled']
     warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(9, "Whole", 1)], rejects=rejects)])
     warehouse.load_lookups([lake.lookups(1790, ("A", None))])
-    start = clock.now
-    counts = []
+    start, counts = clock.now, []
     for minutes in (-1, 1):
         clock.now = start + timedelta(minutes=minutes)
         counts.append(len(warehouse.uncertain_pages(["enwiki"], [0], 10, clock())))

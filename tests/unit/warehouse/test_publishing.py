@@ -168,14 +168,12 @@ def test_views_and_macros_of_another_version_are_made_anew(published, library, m
 def test_unchanged_is_a_no_op_and_each_change_is_not(published, lake, clock):
     def publish(**about):
         facts = {"service": "sandbox"} | about
-        known = published.is_published(facts)
-        made = published.publish(facts)
+        known, made = published.is_published(facts), published.publish(facts)
         assert made.changed is not known
         assert published.is_published(facts)
         return made
 
-    mark = published.published_path.stat().st_ino
-    again = publish()
+    mark, again = published.published_path.stat().st_ino, publish()
     assert (again.changed, again.lake_file_count, again.missing_lake_file_count) == (False, 2, 0)
     assert published.published_path.stat().st_ino == mark
     assert published.apply_changes().changed is False

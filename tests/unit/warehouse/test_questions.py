@@ -120,8 +120,7 @@ def test_changes_between_moments_count_once(lake, ask):
 
 
 def test_activity_per_hour_and_project(lake, ask):
-    born = lake.hour(0) + timedelta(minutes=2)
-    sizes = {"size_bytes": 100, "character_count": 90}
+    born, sizes = lake.hour(0) + timedelta(minutes=2), {"size_bytes": 100, "character_count": 90}
     by_passer = {"editor_is_anonymous": True, "is_minor_edit": True}
     hours = [
         [

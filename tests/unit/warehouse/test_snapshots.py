@@ -63,8 +63,7 @@ def test_same_version_again_is_a_no_op_that_says_so_and_converted_anew_it_replac
 
 
 def test_repeated_pages_count_once_wherever_they_stand(lake, warehouse, state):
-    page = lake.change(1, "A", 1, html="<p>a")
-    older = lake.change(1, "A", 0, version_id=1001, html="<p>older")
+    page, older = lake.change(1, "A", 1, html="<p>a"), lake.change(1, "A", 0, version_id=1001, html="<p>older")
     other = page | {"abstract": "other", "html": "<p>of the second file"}
     pages = [page | {"change_type": "delete"}, lake.change(2, "B", 2, html="b"), page, page]
     load = warehouse.load_snapshot(lake.snapshot([pages, [other, older]]))

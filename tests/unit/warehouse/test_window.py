@@ -33,8 +33,7 @@ ASKED = (
 
 def files_of(lake, hour, edition=0, projects=PROJECTS, namespaces=(0,)):
     """An hour's files: repeated and unnamed events, deletes, moves, pages that change their namespace."""
-    chance = random.Random(f"{hour} {edition}")
-    files = []
+    chance, files = random.Random(f"{hour} {edition}"), []
     for number, project in enumerate(projects):
         for namespace in namespaces:
             rows = [

@@ -161,7 +161,8 @@ class Connector:
                     raise WarehouseDamagedError(
                         f"DuckDB cannot open {self.build_path.name}, so this run could not {purpose} "
                         f"({clause(error)}). Nothing was changed; the published file, the archive and the lake are "
-                        "intact."
+                        f"intact. Correct the cause, for example the owner of {self.build_path.parent} and its files, "
+                        "then try again."
                     ) from error
                 replace_build(self.build_path, self.published_path, self.open_file, error)
                 is_replaced = True
@@ -228,8 +229,8 @@ class Connector:
         if not self.published_path.exists():
             raise NotPublishedError(
                 f"There is no published file {self.published_path.absolute()}, because nothing has been published in "
-                "this data folder yet. To use another folder, set WME_DATA; otherwise run the pipeline once (`wme "
-                "run`). With WME_PUBLISH=off, only `wme publish` publishes."
+                "this data folder yet or the file was removed. To use another folder, set WME_DATA; otherwise run the "
+                "pipeline once (`wme run`). With WME_PUBLISH=off, only `wme publish` publishes."
             )
         if not self.published_path.is_file():
             # DuckDB would block on a named pipe

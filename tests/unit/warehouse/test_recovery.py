@@ -198,7 +198,8 @@ def test_what_the_system_does_not_open_is_not_damaged(published):
     """A folder for a file without permission, which the tests as root may open."""
     published.build_path.unlink()
     published.build_path.mkdir()
-    with pytest.raises(WarehouseDamagedError, match=r"could not update articles.*Nothing was changed"):
+    told = r"could not update articles.*Nothing was changed.* Correct the cause, for example the owner of .*/warehouse "
+    with pytest.raises(WarehouseDamagedError, match=told):
         published.apply_changes()
     assert beside(published) == {"build.duckdb"}
     assert published.build_path.is_dir()

@@ -142,8 +142,7 @@ def assert_derived(warehouse: Warehouse, records: dict[str, Any]) -> None:
             found = connection.table(table.name).to_arrow_table().to_pylist()
         for row in found:
             row |= {name: json.loads(text) for name, text in row.items() if name.endswith("_json") and text is not None}
-        key = table.key
-        expected = derived(records)[table.name]
+        key, expected = table.key, derived(records)[table.name]
         have, want = ({tuple(row[name] for name in key): row for row in rows} for rows in (found, expected))
         assert (len(have), len(want)) == (len(found), len(expected)), f"{table.name}: a key stands twice"
         wrong = sorted(one for one in have.keys() | want.keys() if have.get(one) != want.get(one))

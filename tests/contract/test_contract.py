@@ -77,8 +77,7 @@ def test_errors(service):
 
 
 def test_the_headers_of_a_download_cost_nothing(service):
-    before = service.user()["snapshot_requests_count"]
-    record = service.snapshots[0]
+    before, record = service.user()["snapshot_requests_count"], service.snapshots[0]
     head = service.call(f"/v2/snapshots/{record['identifier']}/download", "HEAD")
     assert (head.status_code, head.headers["Accept-Ranges"]) == (200, "bytes")
     assert abs(int(head.headers["Content-Length"]) / 1_000_000 - record["size"]["value"]) < 0.001

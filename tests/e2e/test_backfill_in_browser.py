@@ -127,8 +127,7 @@ def test_a_backfill_of_all_layers_is_one_run_and_its_damaged_hour_is_red_with_it
     assert (tags["dagster/asset_partition_range_end"], run["status"]) == (key_of(HOURS[-1]), "FAILURE")
     good = [hour for hour in HOURS if hour != DAMAGED]
     rows_of(mirror, run["runId"], good)
-    warehouse = Warehouse(mirror.data)
-    held = held_in(mirror.data, HOURS)
+    warehouse, held = Warehouse(mirror.data), held_in(mirror.data, HOURS)
     # of the red hour the other projects are loaded
     assert sorted(held) == list(HOURS)
     assert all(held.values())

@@ -39,8 +39,7 @@ def environ(tmp_path, monkeypatch):
 
 def test_the_first_run_ends_exact_and_says_what_it_does(environ, call):
     """Whatever the time of the snapshots: the hours since them are fetched."""
-    before = datetime.now(UTC)
-    told = call("run", environ=environ).done()
+    before, told = datetime.now(UTC), call("run", environ=environ).done()
     starting = "Starting the sandbox. Creating its first archives takes about 30 seconds."
     assert told.err.splitlines()[1:4] == [starting, "Looking for the newest hours", "Listing the service's snapshots"]
     assert "missing" not in told.out

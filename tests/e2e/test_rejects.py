@@ -155,8 +155,7 @@ def test_lines_become_rows_when_the_converter_learnt_to_read_them(mirror, call, 
     assert ask(mirror, ledger, hours[1]) == others
     assert set(files) <= set(lake_of(mirror))
 
-    files = lake_of(mirror)
-    told = call("rejects", "--retry", environ=mirror).done()
+    files, told = lake_of(mirror), call("rejects", "--retry", environ=mirror).done()
     read = f"2 rejected records were read by the current converter, which {READ_AGAIN}"
     assert told.out == f"{read}\nThere is nothing to convert again.\n"
     assert lake_of(mirror) == files

@@ -116,8 +116,7 @@ def _trouble(account, hours):
 
 
 def test_no_secret_is_ever_shown_or_stored(account, secrets, talkative, hours, tmp_path):
-    data = lay(tmp_path / "data")
-    span = between(hours[0], hours[-1])
+    data, span = lay(tmp_path / "data"), between(hours[0], hours[-1])
     _trouble(account, hours)
 
     outputs = {"refused login": talkative("run", *span)}

@@ -57,8 +57,7 @@ def test_status_with_settings_that_do_not_fit_the_folder(filled, call):
 
 
 def test_status_of_a_gap(filled, call, copy, hours):
-    environ = copy(filled[0])
-    after = hours[2] + timedelta(hours=1)
+    environ, after = copy(filled[0]), hours[2] + timedelta(hours=1)
     told = call("run", *between(after, after), "--no-reference", environ=environ)
     # nobody needs the examples twice
     assert "DuckDB file: " in told.out

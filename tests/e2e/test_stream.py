@@ -211,8 +211,7 @@ MANY = SimpleNamespace(events=200_000, hours=40, cuts=200, kills=19, restarts=5,
     ids=["few", "many"],
 )
 def test_every_event_is_kept_once_and_pages_are_the_truth(tmp_path, runner, mounted, size, seed, many):
-    disk = mounted(f"size={size}")
-    chance = random.Random(seed)
+    disk, chance = mounted(f"size={size}"), random.Random(seed)
     small = {"namespaces": (0,), "changes_per_hour": many.events // many.hours // 2, "body_bytes": 200, "entities": 0}
     small["stream_rate"] = many.pace  # else everything has come before anything happens
     # it stands still, so that there is a last event; the clocks of the clients run

@@ -53,8 +53,7 @@ def test_moved_folder_is_mended_in_place(call, copied, tmp_path):
 
 
 def test_run_that_does_not_publish_says_so_and_publish_does(call, copied, hours):
-    hourly = copied | {"WME_PUBLISH": "600"}
-    newest = f"{hours[2]:%Y-%m-%dT%H}"
+    hourly, newest = copied | {"WME_PUBLISH": "600"}, f"{hours[2]:%Y-%m-%dT%H}"
 
     def published():
         facts = json.loads(call("status", "--json", environ=hourly).out)["facts"]
@@ -81,8 +80,7 @@ def test_run_that_does_not_publish_says_so_and_publish_does(call, copied, hours)
 
 def test_replaced_files_are_listed_and_then_removed_but_not_while_a_backup_copies_them(call, copied):
     data = Path(copied["WME_DATA"])
-    old = replaced_file(data)
-    before = sorted(data.glob("lake/**/*.parquet"))
+    old, before = replaced_file(data), sorted(data.glob("lake/**/*.parquet"))
     wide, at_once = copied | {"COLUMNS": "300"}, copied | {"WME_GRACE_HOURS": "0"}
     told = call("clean", "--dry-run", environ=wide)
     told.done("0 files would be removed now (0 B). Kept during the grace period of 24 hours: 1 replaced file (21 B).")
@@ -250,8 +248,7 @@ def test_kills_while_a_project_is_dropped_are_made_good_by_calling_it_again(call
     absent = HourStatus(hours[2], "enwiki", 0, HourState.ABSENT, "Quiet.")
     Warehouse(data).record_statuses([absent], dataset=datasets.ARTICLE_CHANGES)
     kept = {name: digest for name, digest in files(data).items() if "frwiki" not in name}
-    pages = BODIES.replace("count(*)", "count(*), count(html)")
-    left = []
+    pages, left = BODIES.replace("count(*)", "count(*), count(html)"), []
     # before, while and after it publishes: a publication removes and renames some files of its own
     for at in (0, 9, 22):
         killed(KILLED_AT, "", str(at), "forget", "frwiki", "--yes", environ=both)

@@ -79,8 +79,7 @@ def call(place, program, *words):
 
 def test_the_main_job_runs_from_a_wheel_in_any_folder(place):
     (place / ".env").write_text("WME_DATA=mirror\n")  # as in a checkout, for the folder that it is started in
-    published = place / "mirror" / "warehouse.duckdb"
-    told = call(place, "wme", "status")
+    published, told = place / "mirror" / "warehouse.duckdb", call(place, "wme", "status")
     assert f"! There is no published file {published}" in told.out, told.err
     module = yaml.safe_load((ROOT / "workspace.yaml").read_text())["load_from"][0]["python_module"]["module_name"]
     told = call(place, "python", "-c", PROGRAM, module).done()

@@ -85,8 +85,7 @@ assert len(seen) > len(told), "the watch does not see an opened file"
 
 def graph_text(defs: dg.Definitions) -> str:
     """The graph in lines that a review can read."""
-    graph = defs.resolve_asset_graph()
-    lines = []
+    graph, lines = defs.resolve_asset_graph(), []
     for key in sorted(graph.get_all_asset_keys(), key=lambda key: key.to_user_string()):
         node = graph.get(key)
         windows = node.freshness_policy and (node.freshness_policy.warn_window, node.freshness_policy.fail_window)
@@ -159,8 +158,7 @@ def test_every_field_of_the_launchpad_explains_itself():
     defs = build_defs(Settings())
     ours = {f"resources.{name}.config." for name in ("enterprise", "lake", "engine")}
     names = ("lake__live_changes", "snapshots_files", "structured_contents_files", "hourly_batches", "look_up")
-    steps = {f"ops.{name}.config." for name in names}
-    found = {}
+    steps, found = {f"ops.{name}.config." for name in names}, {}
     for job in ("stream", "snapshots", "structured_contents", "hours", "lookups"):
         offered = dict(fields_of(defs.resolve_job_def(job).run_config_schema.config_type))
         found |= {path: field for path, field in offered.items() if path.startswith((*ours, *steps))}

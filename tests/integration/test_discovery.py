@@ -41,8 +41,7 @@ def test_each_hour_asks_for_the_hour_that_has_just_ended(daemon):
 def test_what_discovery_has_loaded_is_not_loaded_again_by_the_schedule(daemon, monkeypatch):
     monkeypatch.setattr(adapters, "GLANCE_SECONDS", 0.2)
     hour = daemon.offered()[-1]
-    at = hour + timedelta(minutes=80)
-    run = daemon.run(STARTED, tags=span_of(hour, hour))
+    at, run = hour + timedelta(minutes=80), daemon.run(STARTED, tags=span_of(hour, hour))
     under_way = f"A run for {hour_text(hour)} UTC is in progress and will be followed by a publication."
     assert daemon.schedule(at).skip_message == under_way
     daemon.instance.delete_run(run)
@@ -123,8 +122,7 @@ def test_after_an_outage_of_two_days_discovery_asks_for_three_runs_in_a_few_requ
     # without time left it asks for the older hours alone
     monkeypatch.setattr(discovery, "ASKING_SECONDS", -1.0)
     daemon.sandbox.requests.clear()
-    now = datetime.now(UTC)
-    spans = spans_of(daemon.tick("discover_hours"))
+    now, spans = datetime.now(UTC), spans_of(daemon.tick("discover_hours"))
     assert not [seen for seen in daemon.sandbox.requests if "/v2/batches" in seen.path]
     assert max(last for _, last in spans) < now - discovery.LATE
 
@@ -175,8 +173,7 @@ def test_hours_of_each_mirrored_dataset_are_asked_for_in_runs_of_their_own(daemo
 
 
 def test_discovery_leaves_alone_what_is_under_way_and_for_a_while_what_has_failed(daemon, monkeypatch):
-    now = datetime.now(UTC)
-    hours = daemon.offered()
+    now, hours = datetime.now(UTC), daemon.offered()
     half = hours[len(hours) // 2]
 
     def run(status: dg.DagsterRunStatus, first: datetime, last: datetime, **tags: str) -> str:
@@ -199,8 +196,7 @@ def test_discovery_leaves_alone_what_is_under_way_and_for_a_while_what_has_faile
         assert daemon.tick("discover_hours").skip_message == "It would fail again."
     for number, wait in enumerate((*WAITS, WAITS[-1])):  # the service has the hour, so it is never given up
         requested = step_failure | {f"dagster/{('sensor', 'schedule')[number % 2]}_name": "of_hours"}
-        root = run(FAILURE, half, half, **requested)
-        now = datetime.now(UTC)
+        root, now = run(FAILURE, half, half, **requested), datetime.now(UTC)
         waiting = without_busy(hours, daemon.instance, now).waiting
         assert list(waiting) == [half], number
         # repeated by hand, with the tags of the run; and started by hand
@@ -253,8 +249,7 @@ def test_what_a_killed_command_had_begun_is_asked_for_once_more(daemon):
     lock = Path(daemon.instance.root_directory) / "processes" / "gone.lock"
     lock.parent.mkdir()
     lock.touch()
-    span = span_of(first, last)
-    chosen = frozenset({LAKE, WAREHOUSE})
+    span, chosen = span_of(first, last), frozenset({LAKE, WAREHOUSE})
     killed = {".dagster/wme_process": "gone", **published.WHEN_DUE}
     run = daemon.run(STARTED, tags=killed | span, asset_selection=chosen)
     (request,) = daemon.tick("end_killed_runs").run_requests

@@ -182,8 +182,7 @@ def test_the_run_says_so_once_and_loads_what_is_archived(mirror: Any, relay: Rel
     else:
         port = mirror.sandbox.object_url.rpartition(":")[2].encode()
         relay.replaced = b":" + port, b":" + str(free_port()).encode().zfill(len(port))
-    listed = len(mirror.requests(""))
-    made = mirror.materialize(hours)
+    listed, made = len(mirror.requests("")), mirror.materialize(hours)
     assert made.sentence.count("the connection was refused (") == 1
     first, *lines = made.sentence.split("\n")
     assert (first, len(lines)) == ("2 of 3 hours failed. The other hour is loaded.", 1)

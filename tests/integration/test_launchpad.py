@@ -157,8 +157,7 @@ def test_a_damaged_file_is_replaced_and_its_hour_loaded_again_and_what_is_right_
     (hour,) = mirror.newest(1)
     assert mirror.materialize([hour]).success
     (lake_file,) = mirror.lake_files()
-    before = lake_file.stat()
-    made = again(mirror, hour)
+    before, made = lake_file.stat(), again(mirror, hour)
     assert (made.sentence, counts(made, hour)) == ("", (0, False))
     after = lake_file.stat()
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)

@@ -65,8 +65,7 @@ def unfinished(plan):
 
 def test_in_chunks_it_costs_one_unit_for_each_and_nothing_again(client, sandbox, plan, folder):
     seen = []
-    done = client.snapshots.download(plan, progress=seen.append)
-    count = len(plan.files)
+    done, count = client.snapshots.download(plan, progress=seen.append), len(plan.files)
     assert used(client) == (0, count)
     assert asked(sandbox) == sum(d.unit_count for d in done) == count
     assert [d.path for d in done] == [p.target for p in plan.files]
@@ -203,8 +202,7 @@ def test_a_process_that_is_ended_costs_one_unit_for_each_file_in_flight(
 ):
     client = make_client()
     plan = client.snapshots.plan(NAME, folder, FetchOptions(**{form: True}))
-    product = 1 if form == "chunks" else 0
-    size = plan.files[after].size_bytes
+    product, size = 1 if form == "chunks" else 0, plan.files[after].size_bytes
     for slow in plan.files[after:]:
         path = f"*/chunks/{slow.identifier}/download" if form == "chunks" else f"/v2/snapshots/{NAME}/download"
         sandbox.faults.add(path=path, kind="slow", bytes_per_second=size // 30, count=None)

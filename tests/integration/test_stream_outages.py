@@ -60,8 +60,7 @@ def kept(mirror):
 
 
 def test_outages_are_caught_up_while_events_are_retained_and_longer_ones_closed_by_the_next_snapshot(mirror):
-    clock = mirror.sandbox.clock
-    everything = published(mirror, NOW - HOUR, NOW)
+    clock, everything = mirror.sandbox.clock, published(mirror, NOW - HOUR, NOW)
     listen(mirror, len(everything), NOW - HOUR)
     for hours in (1, 4):
         clock.advance(hours * HOUR)

@@ -43,8 +43,7 @@ def test_no_page_is_too_long():
 
 
 def test_links_lead_to_a_page_and_a_heading():
-    targets = {page: anchors(page) for page in PAGES}
-    dead = []
+    targets, dead = {page: anchors(page) for page in PAGES}, []
     for page in PAGES:
         for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
             name, _, anchor = target.partition("#")

@@ -244,8 +244,7 @@ def test_nothing_is_written_through_what_lies_beside(tmp_path, make):
 
 
 def test_a_journal_of_lookups_leads_nowhere_else(tmp_path):
-    folder = tmp_path / LOOKUPS
-    victim = lay(tmp_path / "victim", write(b"precious"))
+    folder, victim = tmp_path / LOOKUPS, lay(tmp_path / "victim", write(b"precious"))
     journal = lay(folder / "enwiki_namespace_0.64d0a0b0c0d0e.ndjson", write(b'{"lookup": {}}\n'))
     (folder / f".{journal.name}.tar.gz.tmp").symlink_to(victim)
     pack(Layout(tmp_path))

@@ -38,8 +38,7 @@ def test_a_plan_takes_the_mirrored_files_alone_and_counts_what_is_not_archived(b
 
 def test_the_list_that_is_kept_names_what_was_landed_though_the_hour_was_exported_again_meanwhile(bench):
     old = bench.serve("enwiki", 1)
-    other = bench.serve("frwiki", 1)
-    plan = bench.plan(EN, FR)
+    other, plan = bench.serve("frwiki", 1), bench.plan(EN, FR)
     new = bench.serve("enwiki", 1, 2)
     archived = batches.fetch_hour(plan, bench.client, bench.layout, bench.engine)
     listed = json.loads(bench.layout.batch_list(ARTICLE_CHANGES, HOUR).read_bytes())
@@ -102,8 +101,7 @@ def test_an_absent_hour_that_is_loaded_from_the_archive_was_checked_when_it_was_
 
 def test_the_disk_must_hold_what_is_made_of_the_archives_and_the_floor(bench, monkeypatch):
     bench.serve("enwiki", *range(300))
-    plan = bench.plan(EN)
-    floor = 2_000_000_000
+    plan, floor = bench.plan(EN), 2_000_000_000
     needed = int(2 * plan.missing_bytes * batches.DISK_FACTOR) + floor
     assert needed > floor + 2 * plan.missing_bytes
     usage = shutil.disk_usage(bench.data.parent)

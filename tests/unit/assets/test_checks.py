@@ -189,8 +189,7 @@ def test_pages_are_not_called_wrong_while_the_service_is_away_and_their_differen
 
 def test_what_the_stream_and_the_files_differ_in_is_a_warning_with_the_counts(bench, monkeypatch):
     bench.serve("enwiki", 1)
-    run = take(bench, "enwiki")
-    middle = HOUR + timedelta(minutes=30)
+    run, middle = take(bench, "enwiki"), HOUR + timedelta(minutes=30)
     half = Comparison(HOUR, "enwiki", 0, HOUR, middle, 4, 3, 2, 1, 0, ("'A', event e: only in the stream",))
     full = Comparison(HOUR, "frwiki", 14, HOUR, NEXT, 9, 8, 0, 0, 5, ("'A', event f: size_bytes",))
     monkeypatch.setattr(Warehouse, "compare_stream", lambda _warehouse, hours: [half, full] * (hours == [HOUR]))

@@ -246,8 +246,7 @@ def test_cleaning_that_was_interrupted_is_finished_by_the_next(house, monkeypatc
 
 
 def test_files_of_a_stream_go_when_a_larger_one_has_their_events_or_their_hours_are_past(house):
-    folder = house.layout.lake / LIVE_CHANGES
-    hour = LATER.replace(minute=0)
+    folder, hour = house.layout.lake / LIVE_CHANGES, LATER.replace(minute=0)
     old = path_of(folder, hour - timedelta(hours=60), 1, 1)
     merged = [path_of(folder, hour, number, number) for number in (2, 3)]
     kept = [path_of(folder, hour - timedelta(hours=49), 4, 4), path_of(folder, hour, 2, 3), path_of(folder, hour, 5, 5)]

@@ -61,8 +61,7 @@ def test_an_hour_past_the_retention_that_is_archived_comes_from_the_archive(benc
     bench.fetch(("enwiki", 0))
     bench.clock.advance(days=3)
     bench.fake.script("/v2/batches/2026-11-01/05", error_reply(404, "Not Found"))
-    asked = bench.downloads()
-    run = bench.run()
+    asked, run = bench.downloads(), bench.run()
     run.plan([HOUR], bench.client)
     assert (run.plans, run.failed, run.gone) == ({}, {}, {})
     layers = {layer.key: layer for layer in run.ingest(HOUR, ALL, bench.client)}
@@ -195,8 +194,7 @@ def test_what_earlier_runs_made_is_found_again_and_nothing_is_done(bench):
 def test_the_first_error_is_told_though_the_coverage_cannot_be_noted_either(bench):
     bench.warehouse.build_path.unlink()
     bench.warehouse.build_path.mkdir()
-    run = bench.run()
-    error = NotArchivedError("Not there.")
+    run, error = bench.run(), NotArchivedError("Not there.")
     run.fail(HOUR, error)
     assert (run.failed, run.is_warehouse_unavailable) == ({HOUR: error}, True)
     [note] = error.__notes__

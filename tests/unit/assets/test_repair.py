@@ -110,8 +110,7 @@ def test_without_its_archive_the_file_and_its_hour_stay_and_the_message_says_wha
     path.write_bytes(b"short")
     postponed = "Postponed repairs: 1. The next run continues if enough disk space is free."
     (archive,) = bench.layout.archive.rglob("enwiki*.tar.gz")
-    kept = archive.rename(archive.with_suffix(".away"))
-    done = repair(bench)
+    kept, done = archive.rename(archive.with_suffix(".away")), repair(bench)
     told = "1 load could not be restored: article_changes 2026-11-01 05:00 UTC: The enwiki_namespace_0 file "
     assert format_repaired(done).startswith(told)
     assert format_repaired(replace(done, waiting=1)) == f"{postponed} {format_repaired(done)}"

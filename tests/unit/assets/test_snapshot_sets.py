@@ -86,8 +86,7 @@ def test_the_newest_export_is_taken_unless_a_version_is_named(bench, put):
     with pytest.raises(NotArchivedError, match=r"The archive does not contain all files of enwiki_namespace_0"):
         snapshot_sets.archived_snapshot(NAME, bench.layout, SNAPSHOT_ARTICLES, version_of(4))
     # a set without a date is as old as its manifest
-    path = put(1, [1], at=None)
-    moment = DAY + timedelta(days=5)
+    path, moment = put(1, [1], at=None), DAY + timedelta(days=5)
     os.utime(path, (moment.timestamp(), moment.timestamp()))
     assert snapshot_sets.archived_snapshot(NAME, bench.layout, SNAPSHOT_ARTICLES).exported_at == moment
 

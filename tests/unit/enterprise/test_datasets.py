@@ -85,8 +85,7 @@ def test_a_snapshot_whose_files_are_free_costs_nothing(client, fake, tmp_path):
 
 def test_an_archived_list_is_read_as_it_was_landed(client, fake, hour, tmp_path):
     fake.script("/v2/batches/*", json_reply([fake.add(NAME, b"content"), 5]))
-    target = tmp_path / "batches.json"
-    listing = client.hours.listing(hour)
+    target, listing = tmp_path / "batches.json", client.hours.listing(hour)
     sidecar = client.lists.land(listing, target)
     assert (target.read_bytes(), sidecar) == (listing.raw, Sidecar.read(target))
     assert (sidecar.identifier, sidecar.url_path) == ("batches/2026-11-01/05", "/v2/batches/2026-11-01/05")

@@ -221,8 +221,7 @@ def test_recorded_lists_parse_with_no_field_lost(path):
     elif not raw.lstrip().startswith(b"["):
         raw = b"[" + raw + b"]"
     model = next((model for part, model in MODELS.items() if part in path.name), models.Entry)
-    records = list_of(model).validate_json(raw)
-    wire = json.loads(raw)
+    records, wire = list_of(model).validate_json(raw), json.loads(raw)
     assert len(records) == len(wire) > 0
     for told, record in zip(wire, records, strict=True):
         if isinstance(record, OddRecord):  # one of them has a version of 33 digits, which is no MD5
@@ -264,8 +263,7 @@ class TestFramingOfStreams:
 
     @pytest.mark.parametrize("seed", range(8))
     def test_pieces_may_be_cut_anywhere(self, seed):
-        chance = random.Random(seed)
-        plain = stream_lines(*self.RECORDS)
+        chance, plain = random.Random(seed), stream_lines(*self.RECORDS)
         ends = chance.choice([b"\n", b"\r\n"])
         sent, records = plain.replace(b"\n", ends), Records(10_000)
         found, at = b"", 0

@@ -90,8 +90,7 @@ FAILURES = {
 @pytest.mark.parametrize("failure", FAILURES)
 def test_no_secret_in_any_log_or_exception(failure, make_client, fake, hour, content, tmp_path, caplog):
     caplog.set_level(logging.DEBUG)
-    record = models.Batch.model_validate(fake.add(NAME, content))
-    made = []
+    record, made = models.Batch.model_validate(fake.add(NAME, content)), []
 
     def client(**changes):
         made.append(make_client(**changes))

@@ -277,8 +277,7 @@ def attempt(lake, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         data = b"".join(rng.choices([*records, b"bad\n", b"\n"], k=rng.randrange(40)))
         tar = rng.choice(heads) + member(rng.choice(["a.ndjson", "b.NDJSON", "a.txt"]), data) + tar
     packed = gzip.compress(damaged(rng, tar) if rng.random() < 0.7 else tar, 1)
-    packed = damaged(rng, packed) if rng.random() < 0.3 else packed
-    found = []
+    packed, found = damaged(rng, packed) if rng.random() < 0.3 else packed, []
     for how in "01":
         monkeypatch.setenv("WME_NATIVE", how)
         there = lake.elsewhere(f"{seed}-{how}")

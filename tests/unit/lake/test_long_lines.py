@@ -148,8 +148,7 @@ def test_lines_of_a_mebibyte_are_whole_in_their_rows(lake, rows):
 @pytest.mark.usefixtures("short_limits")
 def test_many_callers_with_long_lines_wait_for_one_another_and_never_for_ever(lake):
     """Long lines take turns, buffers are few, every third archive is cut off, every fourth caller gives up."""
-    rng = random.Random(5)
-    archives = []
+    rng, archives = random.Random(5), []
     for number in range(12):
         members = (b"\n".join(lines_of(lake, rng, 10)) for _ in range(2))
         archive = lake.archive(*members, identifier=f"enwiki_namespace_{number}")

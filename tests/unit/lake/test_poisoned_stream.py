@@ -54,8 +54,7 @@ def some(partition, offsets, of):
 
 
 def test_offsets_that_begin_anew_lose_nothing(layout):
-    lake = lake_of(layout)
-    run = Run(NOW, NOW, 1)
+    lake, run = lake_of(layout), Run(NOW, NOW, 1)
     lake.add(some(3, range(5_000, 5_100), "old"), NOW, run=run)
     step = lake.add(some(3, range(50), "new"), NOW, run=run)
     assert (step.row_count, step.duplicate_count, step.reset_count, dict(step.offsets)) == (50, 0, 1, {3: 50})

@@ -163,8 +163,7 @@ def test_the_cost_per_byte_is_that_of_good_lines_within_a_factor(lake, how):
         if name == "empty objects" and number % 2:
             known = (archive.path, archive.identifier, archive.version, None, "enwiki", 0)
             archive = Archive(*known, snapshot_id="s", snapshot_version="1" * 32, dataset=SNAPSHOT_ARTICLES)
-        layout = lake.elsewhere(f"{number}-{name}").layout
-        began = time.process_time()
+        layout, began = lake.elsewhere(f"{number}-{name}").layout, time.process_time()
         convert(archive, layout, workers=1)
         return time.process_time() - began
 

@@ -33,8 +33,7 @@ def keys(settings, *asked):
 
 
 def test_new_mirror_shows_what_the_service_still_keeps_and_no_hour_more(settings):
-    before = datetime.now(UTC)
-    found = keys(settings)
+    before, found = datetime.now(UTC), keys(settings)
     # while this runs, an hour may end, and the oldest may pass
     assert found in ([key_of(hour) for hour in recent_hours(now)] for now in (before, datetime.now(UTC)))
     assert len(found) == 47

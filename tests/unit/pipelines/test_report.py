@@ -72,8 +72,7 @@ def filled(tmp_path_factory):
     mirror = Mirror(tmp_path_factory.mktemp("filled") / "data")
     lake, hours = mirror.lake, {}
     for number in range(5):
-        minute = 60 * number + 1
-        web = {"url": "https://en.wikipedia.org/wiki/A"}
+        minute, web = 60 * number + 1, {"url": "https://en.wikipedia.org/wiki/A"}
         changes = [lake.change(1, "A", minute, editor_name=f"editor {number}", **web)]
         if number == 2:
             changes.append(lake.change(2, HOSTILE, minute + 1, url='javascript:alert("x")'))

@@ -355,8 +355,7 @@ def test_keys_and_accounts_outlive_the_sandbox(tmp_path, signing_key):
 
 
 def test_the_file_of_the_default_account_opens_it_whatever_became_of_its_password(client, monkeypatch):
-    path = client.sandbox.settings.state / "account.json"
-    first = client.sandbox.password
+    path, first = client.sandbox.settings.state / "account.json", client.sandbox.password
 
     def becomes(password):
         told = json.loads(path.read_bytes())

@@ -217,8 +217,7 @@ def undescribed(value, schema, components, place=""):
 @pytest.mark.skipif(not REAL.is_dir(), reason="The real records are not on this machine.")
 @pytest.mark.parametrize(("shape", "pattern"), SAMPLES)
 def test_real_records_have_the_shape_that_is_described(description, shape, pattern):
-    components = description["components"]
-    paths = sorted(REAL.glob(pattern))
+    components, paths = description["components"], sorted(REAL.glob(pattern))
     assert paths
     for record in [record for path in paths for record in records(path)]:
         schema = {"$ref": f"#/components/schemas/{'article' if 'article_body' in record else shape}"}

@@ -161,8 +161,7 @@ def preparing(settings):
         with running(settings.model_copy(update={"prepare": 1}), progress=hold):
             ending.wait(BOUND_SECONDS)
 
-    ending = threading.Event()
-    thread = threading.Thread(target=serve)
+    ending, thread = threading.Event(), threading.Thread(target=serve)
     thread.start()
     try:
         assert under_way.wait(BOUND_SECONDS)

@@ -339,8 +339,7 @@ class TestOutOfTurn:
 @pytest.mark.parametrize("hour", range(24))
 def test_the_newest_hours_follow_the_snapshots_of_a_sandbox_that_was_just_made(tmp_path, hour):
     for minute in (0, 3, 12, 59):
-        now = NOW.replace(hour=hour, minute=minute)
-        state = tmp_path / str(minute)
+        now, state = NOW.replace(hour=hour, minute=minute), tmp_path / str(minute)
         chosen = snapshot_hour(state, now)
         world = World(Settings(state=state, seed=hour, snapshot_hour=chosen))
         exports, newest = Exports(world, Clock(now)), newest_hour(world, now)

@@ -336,8 +336,7 @@ def test_what_is_not_due_is_waited_for_as_long_as_the_clock_needs():
 
 
 def test_a_clock_may_run_faster_and_does_not_go_back_at_the_next_start(tmp_path, signing_key):
-    clock = Clock(speed=60, since=NOW)
-    real = datetime.now(NOW.tzinfo)
+    clock, real = Clock(speed=60, since=NOW), datetime.now(NOW.tzinfo)
     assert clock.now() >= NOW + 60 * (real - NOW)
     clock.advance(timedelta(hours=1))
     assert clock.now() >= NOW + 60 * (real - NOW) + timedelta(hours=1)

@@ -92,8 +92,7 @@ def test_it_is_free_for_everyone(client):
 
 
 def test_lines_are_the_pages_in_parts(client, lines, sandbox):
-    records = [json.loads(line) for line in lines]
-    world = sandbox.world
+    records, world = [json.loads(line) for line in lines], sandbox.world
     started, _ = world.snapshot_times("enwiki_namespace_0", NOW)
     articles = [world.record(entry.event) for entry in world.snapshot_entries("enwiki_namespace_0", started)]
     assert [record["identifier"] for record in records] == [article["identifier"] for article in articles]

@@ -46,8 +46,7 @@ def test_hours_folded_by_the_newest_event_of_each_entity_are_the_truth(world):
 
 
 def test_articles_point_to_items_that_point_back(world):
-    items = truth(world, START)
-    about = {}
+    items, about = truth(world, START), {}
     for record in world.truth("frwiki", 0, START):
         if (item := record.get("main_entity", {}).get("identifier")) in items:
             about[item] = record

@@ -55,8 +55,7 @@ def test_scripts_end_as_they_begin_and_touch_every_page():
         cast = next(cast for cast in timetable.casts if cast.script is script)
         assert max(act.hour for act in script.acts) < script.period
         assert max(len(act.operations) for act in script.acts) <= 4
-        begin = 500_000 // script.period * script.period
-        found = []
+        begin, found = 500_000 // script.period * script.period, []
         for cycle in range(3):
             family, _ = timetable.play(cast, 0, (begin + cycle * script.period) * HOUR_MICROS)
             pages = family.pages
@@ -115,8 +114,7 @@ def test_a_move_is_two_halves_that_share_their_event_and_leaves_a_redirect(world
 
 
 def test_a_namespace_move_tells_a_delete_here_and_an_update_there_unless_there_is_not_served(world):
-    found = Counter()
-    outward = defaultdict(list)
+    found, outward = Counter(), defaultdict(list)
     for event in world.events("frwiki", START, START + 3 * HOUR):
         if event.kind is Kind.NAMESPACE_OUT:
             outward[event.ordinal].append(event)

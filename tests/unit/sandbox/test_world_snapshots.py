@@ -40,8 +40,7 @@ def world(tmp_path_factory):
 
 class TestContent:
     def test_every_page_that_stands_is_told_and_few_others(self, world):
-        counts = Counter()
-        days = range(1_440, 6 * 1_440, 1_440)
+        counts, days = Counter(), range(1_440, 6 * 1_440, 1_440)
         for namespace, minutes in [*product((0, 10, 14), (0, 29)), *product([0], (14, 28, 42, 56, *days))]:
             started = START + timedelta(minutes=minutes)
             entries = list(world.snapshot_entries(f"frwiki_namespace_{namespace}", started))

@@ -93,8 +93,7 @@ def test_files_alone_and_beside_a_snapshot_fold_to_the_truth(tmp_path, seed, ove
 
 def test_truth_holds_at_any_moment(tmp_path):
     world = ArchivedWorld(small(tmp_path, seed=7, changes_per_hour=20))
-    draw = random.Random(7)
-    first = START - 4 * HOUR
+    draw, first = random.Random(7), START - 4 * HOUR
     events = [e for e in world.events("frwiki", first, START + 3 * HOUR) if e.type != "visibility-change"]
     records = [world.record(event) for event in events]
     # moments between any two events, and those right at an event, where `before` decides

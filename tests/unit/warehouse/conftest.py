@@ -167,8 +167,7 @@ def compact(made, days=0.0, **more):
 
 def rewritten(made, days=0.0):
     """A compaction of which the rows are written and not taken in: the arguments of its commit."""
-    taken = []
-    commit = made.warehouse.commit_compaction
+    taken, commit = [], made.warehouse.commit_compaction
     made.warehouse.commit_compaction = lambda *args: taken.append(args) or commit(args[0], (), {}, args[3])
     with pytest.raises(LakeFileError, match=r"The compaction of the (day from|version \w{8} of) .* does not match"):
         compact(made, days)

@@ -81,3 +81,78 @@ QUALIFY coalesce(
   ),
   true
 )
+
+-- name: live_window
+-- The first hour that can lack a file. The service no longer provides files more than two days older than the ledger's
+-- newest hour.
+SELECT coalesce(min(batch_hour), TIMESTAMPTZ '2001-01-01 00:00:00+00') AS first_hour
+FROM (SELECT DISTINCT project_id, namespace_id FROM main.hours WHERE table_name = 'article_changes')
+CROSS JOIN (
+  SELECT unnest(
+    generate_series(max(batch_hour) - INTERVAL 48 HOUR, max(batch_hour) + INTERVAL 1 HOUR, INTERVAL 1 HOUR)
+  ) AS batch_hour
+  FROM main.hours
+  WHERE table_name = 'article_changes'
+)
+ANTI JOIN (
+  SELECT batch_hour, project_id, namespace_id
+  FROM main.hours
+  WHERE table_name = 'article_changes' AND state IN ({covered})
+) AS covered USING (batch_hour, project_id, namespace_id)
+
+-- name: live_rows
+SELECT *
+FROM read_parquet({files}, hive_partitioning = false, filename = true, file_row_number = true, union_by_name = {mixed})
+SEMI JOIN internal.lake_live_files USING (filename)
+
+-- name: live_events
+-- Events of hours without a file. An hourly file also contains each pair of event and title only once.
+SELECT
+  batch_hour, project_id, namespace_id, article_id, name, event_at, version_id, change_type,
+  md5_number_lower(concat(event_id, chr(10), replace(name, '_', ' '))) AS event_key,
+  filename, file_row_number
+FROM internal.lake_live_rows
+ANTI JOIN (
+  SELECT batch_hour, project_id, namespace_id
+  FROM main.hours
+  WHERE table_name = 'article_changes' AND state IN ({covered})
+) AS covered USING (batch_hour, project_id, namespace_id)
+WHERE batch_hour >= (SELECT first_hour FROM internal.live_window)
+QUALIFY row_number() OVER (
+  PARTITION BY batch_hour, project_id, namespace_id, event_id, replace(name, '_', ' ')
+  ORDER BY event_at DESC, version_id DESC, change_type = 'update' DESC, filename, file_row_number
+) = 1
+
+-- name: live_states
+SELECT *, {title_key} AS title_key, {age} AS age FROM ({candidates})
+
+-- name: settled_states
+SELECT project_id, title, article_id, title_key, {age} AS age, place
+FROM (SELECT *, rowid AS place, replace(name, '_', ' ') AS title, true AS is_update FROM internal.articles)
+
+-- name: stream_facts
+-- The newest file of the stream states the positions and the runs.
+SELECT unnest(from_json(decode(value), '{
+  "offsets": "MAP(VARCHAR, BIGINT)", "event_counts": "MAP(VARCHAR, BIGINT)",
+  "published_at": "MAP(VARCHAR, TIMESTAMPTZ)",
+  "runs": [{"began_at": "TIMESTAMPTZ", "kept_at": "TIMESTAMPTZ", {counts}}]
+}'))
+FROM (
+  FROM parquet_kv_metadata({files})
+  WHERE decode(CAST(key AS BLOB)) = '{key}'
+  ORDER BY regexp_extract(file_name, '(\d{12})[.]parquet$', 1) DESC
+  LIMIT 1
+)
+
+-- name: stream_state
+SELECT
+  CAST(entry.key AS BIGINT) AS partition,
+  entry.value AS next_offset,
+  coalesce(event_counts[entry.key], 0) AS event_count,
+  published_at[entry.key] AS newest_published_at,
+  greatest(0, epoch(now()) - epoch(newest_published_at)) AS lag_seconds
+FROM (SELECT unnest(map_entries(offsets)) AS entry, event_counts, published_at FROM internal.lake_stream_facts)
+
+-- name: stream_runs
+SELECT *, event_count / nullif(epoch(kept_at) - epoch(began_at), 0) AS events_per_second
+FROM (SELECT unnest(runs, recursive := true) FROM internal.lake_stream_facts)

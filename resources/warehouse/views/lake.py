@@ -35,7 +35,7 @@ from resources.tables import ARTICLE_BODIES, ARTICLES, LOOKUPS, VISIBILITY_CHANG
 from resources.tables.views import LIVE_VIEWS, STREAM_RUNS, STREAM_VIEWS
 from resources.warehouse.database.connect import answer
 from resources.warehouse.database.schema import comments
-from resources.warehouse.database.sql import FORMULAS, STATE, column_list, filled, identifier, nulls, quoted, statement
+from resources.warehouse.database.sql import STATE, column_list, filled, identifier, nulls, quoted, statement
 from resources.warehouse.read.lake_parts import LEAVING, LakePart, Window, cold_files, lake_parts, window
 from resources.warehouse.read.ledger import VIEWS, FaultyFile, faults, publication
 
@@ -187,74 +187,6 @@ _AGE = (
     "struct_pack(event_at := event_at, version_id := version_id, is_update := is_update, event_key := event_key, "
     "earlier := -epoch_us(source_at), lower := -namespace_id)"
 )
-_COVERED = (
-    "(SELECT batch_hour, project_id, namespace_id FROM main.hours "  # noqa: S608  constant words
-    f"WHERE table_name = 'article_changes' AND state IN ({FORMULAS['covered']}))"
-)
-# the service no longer provides files more than two days older than the ledger's newest hour
-_WINDOW = f"""
-SELECT coalesce(min(batch_hour), TIMESTAMPTZ '2001-01-01 00:00:00+00') AS first_hour
-FROM (SELECT DISTINCT project_id, namespace_id FROM main.hours WHERE table_name = 'article_changes')
-CROSS JOIN (
-  SELECT unnest(
-    generate_series(max(batch_hour) - INTERVAL 48 HOUR, max(batch_hour) + INTERVAL 1 HOUR, INTERVAL 1 HOUR)
-  ) AS batch_hour
-  FROM main.hours
-  WHERE table_name = 'article_changes'
-)
-ANTI JOIN {_COVERED} AS covered USING (batch_hour, project_id, namespace_id)
-"""  # noqa: S608  constant words
-_ROWS = """
-SELECT *
-FROM read_parquet({files}, hive_partitioning = false, filename = true, file_row_number = true, union_by_name = {mixed})
-SEMI JOIN internal.lake_live_files USING (filename)
-"""
-# an hourly file also contains each pair of event and title only once
-_EVENTS = f"""
-SELECT
-  batch_hour, project_id, namespace_id, article_id, name, event_at, version_id, change_type,
-  md5_number_lower(concat(event_id, chr(10), replace(name, '_', ' '))) AS event_key,
-  filename, file_row_number
-FROM internal.lake_live_rows
-ANTI JOIN {_COVERED} AS covered USING (batch_hour, project_id, namespace_id)
-WHERE batch_hour >= (SELECT first_hour FROM internal.live_window)
-QUALIFY row_number() OVER (
-  PARTITION BY batch_hour, project_id, namespace_id, event_id, replace(name, '_', ' ')
-  ORDER BY event_at DESC, version_id DESC, change_type = 'update' DESC, filename, file_row_number
-) = 1
-"""  # noqa: S608  constant words
-_STATES = f"SELECT *, {{title_key}} AS title_key, {_AGE} AS age FROM ({{candidates}})"  # noqa: S608  constant words
-_SETTLED = f"""
-SELECT project_id, title, article_id, title_key, {_AGE} AS age, place
-FROM (SELECT *, rowid AS place, replace(name, '_', ' ') AS title, true AS is_update FROM internal.articles)
-"""  # noqa: S608  constant words
-
-_FACTS = """
-SELECT unnest(from_json(decode(value), '{
-  "offsets": "MAP(VARCHAR, BIGINT)", "event_counts": "MAP(VARCHAR, BIGINT)",
-  "published_at": "MAP(VARCHAR, TIMESTAMPTZ)",
-  "runs": [{"began_at": "TIMESTAMPTZ", "kept_at": "TIMESTAMPTZ", {counts}}]
-}'))
-FROM (
-  FROM parquet_kv_metadata({files})
-  WHERE decode(CAST(key AS BLOB)) = '{key}'
-  ORDER BY regexp_extract(file_name, '(\\d{12})[.]parquet$', 1) DESC
-  LIMIT 1
-)
-"""
-_STATE = """
-SELECT
-  CAST(entry.key AS BIGINT) AS partition,
-  entry.value AS next_offset,
-  coalesce(event_counts[entry.key], 0) AS event_count,
-  published_at[entry.key] AS newest_published_at,
-  greatest(0, epoch(now()) - epoch(newest_published_at)) AS lag_seconds
-FROM (SELECT unnest(map_entries(offsets)) AS entry, event_counts, published_at FROM internal.lake_stream_facts)
-"""
-_RUNS = """
-SELECT *, event_count / nullif(epoch(kept_at) - epoch(began_at), 0) AS events_per_second
-FROM (SELECT unnest(runs, recursive := true) FROM internal.lake_stream_facts)
-"""
 
 
 def _live_views(folder: str, *, is_mixed: bool) -> dict[str, str]:
@@ -268,21 +200,21 @@ def _live_views(folder: str, *, is_mixed: bool) -> dict[str, str]:
     counts = ", ".join(f'"{one.name}": "BIGINT"' for one in STREAM_RUNS if one.name.endswith("_count"))
     narrow = column_list(EVENTS.narrow)
     texts = {
-        "live_window": _WINDOW,
+        "live_window": statement("views/live_window"),
         "lake_live_files": statement("views/live_files"),
-        "lake_live_rows": _ROWS,
-        "live_events": _EVENTS,
-        "live_states": filled(_STATES, candidates=candidates),
-        "settled_states": _SETTLED,
+        "lake_live_rows": statement("views/live_rows"),
+        "live_events": statement("views/live_events"),
+        "live_states": statement("views/live_states", candidates=candidates, age=_AGE),
+        "settled_states": statement("views/settled_states", age=_AGE),
         "lake_live_changes": f"SELECT {column_list(EVENTS)} FROM internal.lake_live_rows "  # noqa: S608  our own names
         "SEMI JOIN internal.live_events USING (filename, file_row_number)",
         "lake_changes_live": (
             f"SELECT {narrow} FROM main.article_changes "  # noqa: S608
             f"UNION ALL SELECT {narrow} FROM internal.lake_live_changes"
         ),
-        "lake_stream_facts": filled(_FACTS, counts=counts, key=METADATA_KEY),
-        "lake_stream_state": _STATE,
-        "lake_stream_runs": _RUNS,
+        "lake_stream_facts": statement("views/stream_facts", counts=counts, key=METADATA_KEY),
+        "lake_stream_state": statement("views/stream_state"),
+        "lake_stream_runs": statement("views/stream_runs"),
         "lake_articles_live": statement("views/articles_live", columns=column_list(ARTICLES), age=_AGE),
     }
     found = {"files": quoted(f"{folder}/**/*.parquet"), "folder": quoted(folder), "mixed": str(is_mixed).lower()}

@@ -142,6 +142,7 @@ def test_what_was_numbered_anew_while_nobody_listened_is_read_by_moments(tmp_pat
         with EnterpriseClient(fake.service(), tmp_path / "client", clock=lambda: now, retry=RETRY) as client:
             log = entries(5_000, 10, "old", 1)
             listen_until(10)
-            log, steps = entries(0, 20, "new", 2), listen_until(20)
+            log = entries(0, 20, "new", 2)
+            steps = listen_until(20)
     assert sum(one.reset_count for one in steps) >= 1
     assert "The offsets of stream partition 3 went back from 5,010 to 19." in caplog.text
